@@ -1,0 +1,102 @@
+// What a pool is given when it starts, and the part of it that may change while it runs.
+//
+// All sizes are bytes. Defaults are the ones in the comments; docs/DESIGN.md explains the choices.
+// Thread safety: plain values.
+#ifndef GPUPOOL_OPTIONS_H_
+#define GPUPOOL_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "gpupool/clock.h"
+#include "gpupool/stats.h"
+
+namespace gpupool {
+
+class SlowPathObserver;
+
+/// How the arena gets its memory from the driver.
+enum class Backing : std::uint8_t {
+  vmm,        // one address range, physical handles mapped on demand (default)
+  cudamalloc  // segments by cudaMalloc, for machines and buffers that cannot use VMM
+};
+
+/// What is done with empty pages.
+enum class Recycling : std::uint8_t {
+  off,       // stay where they are until trimmed (default)
+  pressure,  // are moved when the limit is reached; not available yet
+  eager      // are moved before new ones are created; not available yet
+};
+
+/// When memory freed on one stream may be reused by another.
+enum class CrossStreamPolicy : std::uint8_t {
+  never,      // only by its own stream
+  when_done,  // once the work before the free is known to be complete (default)
+  wait        // at once, the new stream being made to wait for the old one; not available yet
+};
+
+/// What happens on a double free, a foreign pointer, and so on. Always counted and refused.
+enum class OnMisuse : std::uint8_t {
+  report,  // call the misuse handler (default)
+  abort    // call the misuse handler, then end the program
+};
+
+/// An upper bound of what a pool holds: bytes, or a fraction (0, 1] of the memory that the device
+/// has free when the pool starts, in whole pages.
+using CapacityLimit = std::variant<double, std::uint64_t>;
+
+/// Values at which alerts fire; exported, and compared by nobody inside the pool yet.
+struct Thresholds {
+  double fragmentation_ratio = 0.5;
+  /// The largest request that this process will make; 0: not declared.
+  std::uint64_t required_block_bytes = 0;
+};
+
+/// What Pool::reconfigure may change while the pool is in use.
+struct RuntimeOptions {
+  Recycling recycling = Recycling::off;
+  /// How many pages more than were ever occupied may be held, as a fraction, under `eager`.
+  double slack = 0.005;
+  CrossStreamPolicy policy = CrossStreamPolicy::when_done;
+  Thresholds thresholds;
+};
+
+struct PoolOptions {
+  /// Label of this pool in metrics; [A-Za-z0-9_.-]{1,64}.
+  std::string name = "default";
+  CapacityLimit capacity = 1.0;
+  /// Held from the start and never given back by trimming; rounded up to pages.
+  std::uint64_t reserve_bytes = 0;
+  Backing backing = Backing::vmm;
+  RuntimeOptions runtime;
+  OnMisuse on_misuse = OnMisuse::report;
+  /// Called for each misuse, under no lock, on the thread that did it. Must not throw.
+  std::function<void(const MisuseReport&)> misuse_handler;
+  /// Names of purposes, at most kMaxTags, each [A-Za-z0-9_.-]{1,64}, none twice.
+  std::vector<std::string> tags = {"weights", "gradients", "activations", "optimizer",
+                                   "communication"};
+  /// Sizes whose "would it fit?" is watched, at most kMaxWatchedSizes.
+  std::vector<std::uint64_t> watched_sizes = {std::uint64_t{1} << 30};
+  /// Freed blocks up to 128 KiB kept in front of the shared tiers, in sum for each stream.
+  std::uint64_t cache_small_bytes = std::uint64_t{4} << 20;
+  /// Larger freed blocks kept so, in sum for the device; at least 0.2 % of what is held.
+  std::uint64_t cache_large_bytes = std::uint64_t{32} << 20;
+  /// Asks the driver for the stream's identity at each call with a StreamRef, too.
+  bool verify_streams = false;
+  /// Time for ages, peaks and histories; nullptr: the backend's clock. Outlives the pool.
+  const Clock* clock = nullptr;
+  /// Told of each slow-path event; outlives the pool.
+  SlowPathObserver* observer = nullptr;
+};
+
+const char* to_string(Backing value) noexcept;
+const char* to_string(Recycling value) noexcept;
+const char* to_string(CrossStreamPolicy value) noexcept;
+const char* to_string(OnMisuse value) noexcept;
+
+}  // namespace gpupool
+
+#endif  // GPUPOOL_OPTIONS_H_

@@ -1,0 +1,217 @@
+// A pool of one device's memory: size classes, buddy blocks and runs over an arena of pages that
+// grows on demand, with stream-ordered reuse and full accounting.
+//
+//   auto backend = gpupool::open_cuda_backend(0);           // or SimulatedBackend
+//   auto pool = gpupool::Pool::create(*backend.value(), {});
+//   auto stream = pool.value()->adopt_stream(cuda_stream).value();
+//   void* p = pool.value()->allocate(bytes, stream).value();
+//   pool.value()->deallocate(p, stream);
+//
+// Stream order: memory freed on a stream may be reused at once by that stream; by another only as
+// CrossStreamPolicy says. deallocate() tells the pool that every use of the block is ordered
+// before later work of the stream it names.
+//
+// Errors: allocation failures are values with a report (last_failure); misuse is counted, reported
+// and refused, and leaves the state unchanged. Nothing here throws.
+// Thread safety: all methods may be called from any thread at the same time, unless said otherwise.
+// Cost: docs/DESIGN.md; a hit makes no driver call and takes nothing from the host's heap.
+#ifndef GPUPOOL_POOL_H_
+#define GPUPOOL_POOL_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "gpupool/backend.h"
+#include "gpupool/observer.h"
+#include "gpupool/options.h"
+#include "gpupool/stats.h"
+#include "gpupool/status.h"
+#include "gpupool/stream.h"
+#include "gpupool/tag.h"
+
+namespace gpupool {
+
+/// What kind of physical memory a block is made of.
+enum class AllocationClass : std::uint8_t {
+  normal,      // anything
+  contiguous,  // one driver allocation: for NCCL, RDMA and IPC, which refuse VMM memory
+};
+
+/// Names the private pool of a graph capture, as PyTorch's MempoolId_t; {0, 0}: none.
+struct CapturePoolId {
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+  friend bool operator==(CapturePoolId a, CapturePoolId b) noexcept {
+    return a.first == b.first && a.second == b.second;
+  }
+};
+
+inline constexpr std::size_t kDefaultAlignment = 512;
+inline constexpr std::size_t kMaxAlignment = std::size_t{2} << 20;
+
+/// A request in full; the short forms of allocate() use the defaults.
+struct AllocationRequest {
+  std::size_t bytes = 0;
+  /// A power of two up to kMaxAlignment; smaller than 512 counts as 512.
+  std::size_t alignment = kDefaultAlignment;
+  Tag tag = kCurrentTag;
+  AllocationClass allocation_class = AllocationClass::normal;
+  /// Not supported yet unless {0, 0}.
+  CapturePoolId capture_pool;
+};
+
+/// Why the last request of a pool failed, with the numbers that explain it.
+struct FailureReport {
+  bool happened = false;
+  Error error = Error::out_of_memory;
+  MissReason reason = MissReason::budget;
+  std::uint64_t time_ns = 0;
+  std::uint64_t requested_bytes = 0;
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t held_bytes = 0;
+  std::uint64_t live_requested_bytes = 0;
+  std::uint64_t waste_bytes = 0;
+  std::uint64_t cached_bytes = 0;
+  std::uint64_t pending_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t largest_free_block_bytes = 0;
+  std::uint64_t largest_satisfiable_bytes = 0;
+  std::uint64_t device_free_bytes = 0;
+  std::uint64_t device_total_bytes = 0;
+
+  /// One line for a log: what was asked, what there was, which limit, why not.
+  std::string text() const;
+};
+
+/// How a request would be served now.
+enum class Fit : std::uint8_t {
+  now,            // without the driver
+  by_growth,      // the pool would grow
+  after_pending,  // once pending work is complete
+  no,
+};
+const char* to_string(Fit value) noexcept;
+
+/// What visit_blocks shows.
+enum class BlockState : std::uint8_t { live, cached, pending, free };
+const char* to_string(BlockState value) noexcept;
+
+struct BlockInfo {
+  DeviceAddress address = 0;
+  std::uint64_t bytes = 0;            // of the block
+  std::uint64_t requested_bytes = 0;  // live blocks
+  BlockState state = BlockState::free;
+  Tier tier = Tier::run;
+  bool is_fallback = false;
+  Tag tag = kUntagged;
+  std::uint64_t stream_id = 0;  // live: that allocated it; cached, pending: that freed it; else 0
+  std::uint64_t tick = 0;       // pool time of that, to the nearest maintenance step, ns
+};
+
+struct MaintainReport {
+  std::uint64_t released_bytes = 0;
+  std::uint64_t completed_epochs = 0;
+  bool more_to_do = false;  // the budget ran out first
+};
+
+class Pool {
+ public:
+  /// Starts a pool on `backend`, which outlives it. Errors name the option that is wrong.
+  /// Cost: a reservation of addresses, plus growth to `reserve_bytes`.
+  static Result<std::unique_ptr<Pool>, Status> create(Backend& backend, PoolOptions options);
+  /// Gives everything back; blocks still live are reported as a leak. No stream may be in use.
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  // Streams.
+  /// Makes `stream` known; the same stream gives the same reference until it is released.
+  Result<StreamRef> adopt_stream(RawStream stream);
+  /// Announces that the stream is about to be destroyed; its pending memory stays safe.
+  /// False, counted, where the reference is not of this pool or already released.
+  bool release_stream(StreamRef stream);
+
+  // Allocation. 0 bytes: nullptr, counts nothing, valid to free.
+  /// Errors: out_of_memory, limit_exceeded, invalid_argument, backend_failure, not_supported.
+  Result<void*> allocate(std::size_t bytes, StreamRef stream);
+  Result<void*> allocate(const AllocationRequest& request, StreamRef stream);
+  Result<void*> allocate(std::size_t bytes, RawStream stream) {
+    AllocationRequest request;
+    request.bytes = bytes;
+    return allocate_raw(request, resolve_default_stream(stream));
+  }
+  Result<void*> allocate(const AllocationRequest& request, RawStream stream) {
+    return allocate_raw(request, resolve_default_stream(stream));
+  }
+  /// True if the block was given back; false where the call was refused as misuse (counted).
+  /// nullptr is valid and does nothing. Never takes memory from the host's heap.
+  bool deallocate(void* pointer, StreamRef stream);
+  bool deallocate(void* pointer, RawStream stream) {
+    return deallocate_raw(pointer, kNoSize, resolve_default_stream(stream));
+  }
+  /// The sized form: another size than was asked for is counted and ignored.
+  bool deallocate(void* pointer, std::size_t bytes, StreamRef stream);
+  bool deallocate(void* pointer, std::size_t bytes, RawStream stream) {
+    return deallocate_raw(pointer, bytes, resolve_default_stream(stream));
+  }
+  /// The block is used by `stream`, too: after its free nobody else gets it before what that
+  /// stream has been given by then is complete.
+  bool record_stream(void* pointer, StreamRef stream);
+  /// The same for what `stream` has been given by now.
+  bool record_use(void* pointer, StreamRef stream);
+  /// The program has made `destination` wait for all that `source` was given so far: what `source`
+  /// has freed by now may be reused by `destination`.
+  bool note_dependency(StreamRef source, StreamRef destination);
+
+  // Questions.
+  /// The requested size of a live block; nothing for any other address.
+  Result<std::size_t> find_size(const void* pointer) const;
+  Fit would_fit(std::size_t bytes, StreamRef stream) const;
+  Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
+  /// A consistent snapshot; makes no driver call, holds a lock for a copy.
+  StatsV1 stats() const;
+  /// Calls `visitor` for every block and free piece, by rising address inside the arena, fallbacks
+  /// last. Holds the pool's lock: for tests and snapshots; the visitor must not call the pool.
+  void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
+  FailureReport last_failure() const;
+  Result<Tag> find_tag(std::string_view name) const;
+  const std::string& name() const noexcept;
+  const std::vector<std::string>& tag_names() const noexcept;
+  const DeviceInfo& device() const noexcept;
+  RuntimeOptions runtime_options() const;
+
+  // Upkeep.
+  /// Gives empty memory back to the driver until at most `target_held_bytes` are held (never below
+  /// the reserve). Returns the bytes given back.
+  std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason = TrimReason::api);
+  /// Changes what may change while running. On an error nothing has changed.
+  Result<void, Status> reconfigure(const RuntimeOptions& options);
+  /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
+  /// ages caches. Stops soon after `budget` is used up.
+  MaintainReport maintain(std::chrono::nanoseconds budget = std::chrono::milliseconds(1));
+  /// Empties every cache into the shared tiers. Returns the bytes moved.
+  std::uint64_t drain_caches();
+  /// Peaks start again from what is now.
+  void reset_peaks();
+  /// Ends the program if a structure of the pool contradicts itself. For tests; slow.
+  void check_invariants() const;
+
+ private:
+  class Impl;
+  static constexpr std::size_t kNoSize = ~std::size_t{0};
+
+  explicit Pool(std::unique_ptr<Impl> impl);
+  Result<void*> allocate_raw(const AllocationRequest& request, RawStream stream);
+  bool deallocate_raw(void* pointer, std::size_t bytes, RawStream stream);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpupool
+
+#endif  // GPUPOOL_POOL_H_

@@ -1,0 +1,264 @@
+// What a pool counts. One snapshot, StatsV1, has every number that later versions of this library
+// fill; a field that nothing feeds yet is 0.
+//
+// Definitions (they hold at rest, exactly):
+//   requests = hits + misses            a request is a call with bytes > 0
+//   hit      served, and the asking thread made no driver call and waited for none, nor an event
+//   miss     every other request, failures and fallbacks included; the first reason that applies
+//   held     = live_requested + waste + cached + pending + free
+//   held     = what the device counts as taken through this pool's backend
+//   waste    rounding and slab tails;   cached: in a stream's cache in front of the shared tiers;
+//   pending  in the shared tiers, with work that is not known to be complete;   free: the rest
+//   driver_calls  every create, map, set-access, unmap, release, cudaMalloc, cudaFree, any thread
+//   largest_free_block   the largest request that would be served now without the driver
+//   largest_satisfiable  the largest that the policy in force could serve up to the limit
+//   fragmentation_ratio  1 - largest_satisfiable / (limit in force - live - waste - pending -
+//                        cached), 0 where that is under 1 % of the limit
+// Both "largest" are for a stream that has freed nothing, with pending and cached as occupied.
+// "Known" means as of the last completion seen: Pool::maintain looks.
+//
+// Units: bytes and nanoseconds. Counters only rise while the pool lives.
+// Thread safety: plain values.
+#ifndef GPUPOOL_STATS_H_
+#define GPUPOOL_STATS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "gpupool/tag.h"
+
+namespace gpupool {
+
+/// Why a request was no hit. The order is the order in which reasons are tried.
+enum class MissReason : std::uint8_t {
+  size,        // invalid, overflows, or alone larger than the limit
+  budget,      // the limit or the device is full, even if all pending work were done
+  pending,     // would have been served if pending work were done
+  fragmented,  // enough bytes were free, no run of them was long enough
+  cold,        // the pool grew
+};
+inline constexpr std::size_t kMissReasonCount = 5;
+
+/// Why a request was served by a driver allocation of its own.
+enum class FallbackReason : std::uint8_t {
+  contiguous,      // AllocationClass::contiguous asks for one
+  arena_failed,    // the driver refused to grow the arena
+  address_space,   // the arena has no range of addresses left that is long enough
+  alignment,       // the arena cannot give this alignment
+};
+inline constexpr std::size_t kFallbackReasonCount = 4;
+
+/// Why memory went back to the driver.
+enum class ReleaseReason : std::uint8_t {
+  trim,      // Pool::trim and what calls it
+  recycle,   // a page was moved
+  rollback,  // a growth failed half way
+  fallback,  // a fallback block was freed
+  shutdown,  // the pool ended
+};
+inline constexpr std::size_t kReleaseReasonCount = 5;
+
+/// Why a trim was made.
+enum class TrimReason : std::uint8_t {
+  api,            // the program asked
+  idle,           // nobody used the memory for a while
+  pressure,       // another process needs memory on the device
+  out_of_memory,  // on the way to serving a request
+};
+inline constexpr std::size_t kTrimReasonCount = 4;
+
+/// Which tier served a hit.
+enum class Tier : std::uint8_t { cache, size_class, buddy, run };
+inline constexpr std::size_t kTierCount = 4;
+
+/// Driver operations that count as driver_calls.
+enum class DriverOperation : std::uint8_t {
+  create,
+  map,
+  set_access,
+  unmap,
+  release,
+  allocate,    // cudaMalloc
+  deallocate,  // cudaFree
+};
+inline constexpr std::size_t kDriverOperationCount = 7;
+
+/// What a program did wrong. Counted, reported, refused; state unchanged.
+enum class Misuse : std::uint8_t {
+  double_free,
+  foreign_pointer,   // never given out by this pool
+  interior_pointer,  // inside a block, not its start
+  wrong_device,      // given with another device than the block's (ignored)
+  wrong_size,        // given with another size than the block's (ignored)
+  unknown_stream,    // a StreamRef of another pool or of a stream already released
+  leak,              // blocks still live when the pool ended
+};
+inline constexpr std::size_t kMisuseCount = 7;
+
+/// How memory that one stream freed came to be used by another.
+enum class CrossStreamReuse : std::uint8_t { completed, waited, dependency };
+inline constexpr std::size_t kCrossStreamReuseCount = 3;
+
+inline constexpr std::size_t kMaxWatchedSizes = 4;
+/// Run and buddy sizes are counted by floor(log2(bytes)), from 4 KiB (12) up.
+inline constexpr std::size_t kSizeLog2Count = 48;
+/// Durations are counted in buckets with upper bounds 2^i * 64 ns, the last without bound.
+inline constexpr std::size_t kDurationBuckets = 28;
+/// Request sizes are counted in buckets with upper bounds 512 B * 4^i, the last without bound.
+inline constexpr std::size_t kSizeBuckets = 14;
+
+const char* to_string(MissReason value) noexcept;
+const char* to_string(FallbackReason value) noexcept;
+const char* to_string(ReleaseReason value) noexcept;
+const char* to_string(TrimReason value) noexcept;
+const char* to_string(Tier value) noexcept;
+const char* to_string(DriverOperation value) noexcept;
+const char* to_string(Misuse value) noexcept;
+const char* to_string(CrossStreamReuse value) noexcept;
+
+/// One misuse, as the handler gets it.
+struct MisuseReport {
+  Misuse kind = Misuse::foreign_pointer;
+  const void* pointer = nullptr;       // what the caller gave
+  const void* block = nullptr;         // start of the block it concerns, nullptr if none
+  std::uint64_t block_bytes = 0;       // that block's requested size
+  std::uint64_t given = 0;             // the size, device or count given
+  bool first_of_kind = false;          // log only these, count all
+};
+
+/// Durations in a histogram: count[i] fell at or below its bound and above the one before.
+struct DurationHistogram {
+  std::array<std::uint64_t, kDurationBuckets> count{};
+  std::uint64_t sum_ns = 0;
+};
+
+struct WatchedSize {
+  std::uint64_t bytes = 0;
+  bool fits = false;                    // would be served without failing
+  std::uint64_t unusable_free_bytes = 0;  // free bytes in runs shorter than that
+};
+
+struct StatsV1 {
+  std::uint32_t size = sizeof(StatsV1);
+  std::uint32_t version = 1;
+  std::uint64_t time_ns = 0;        // of the pool's clock
+  std::uint64_t start_time_ns = 0;  // of the same clock
+  std::uint64_t start_unix_ns = 0;  // wall clock at the pool's start
+
+  // Requests.
+  std::uint64_t requests = 0;
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t failures = 0;   // requests that were not served; part of misses
+  std::uint64_t fallbacks = 0;  // requests served outside the arena; part of misses
+  std::uint64_t frees = 0;      // blocks given back
+  std::uint64_t requested_bytes_total = 0;  // of served requests
+  std::array<std::uint64_t, kMissReasonCount> misses_by_reason{};
+  std::array<std::uint64_t, kMissReasonCount> failures_by_reason{};
+  std::array<std::uint64_t, kFallbackReasonCount> fallbacks_by_reason{};
+  std::array<std::uint64_t, kTierCount> hits_by_tier{};
+  std::array<std::uint64_t, kSizeBuckets> requests_by_size{};
+
+  // Driver.
+  std::uint64_t driver_calls = 0;
+  std::uint64_t driver_failures = 0;
+  std::uint64_t driver_ns = 0;       // all driver calls, any thread
+  std::uint64_t driver_wait_ns = 0;  // what allocating threads waited, own calls included
+  std::array<std::uint64_t, kDriverOperationCount> driver_calls_by_operation{};
+  std::array<std::uint64_t, kDriverOperationCount> driver_failures_by_operation{};
+  std::array<DurationHistogram, kDriverOperationCount> driver_duration{};
+
+  // Latency of allocations by the tier that served them, sampled; index kTierCount: misses, all.
+  std::array<DurationHistogram, kTierCount + 1> allocation_duration{};
+
+  // Bytes. held = live_requested + waste + cached + pending + free.
+  std::uint64_t held_bytes = 0;
+  std::uint64_t live_requested_bytes = 0;
+  std::uint64_t waste_bytes = 0;
+  std::uint64_t cached_bytes = 0;
+  std::uint64_t pending_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t fallback_bytes = 0;  // of held, in blocks outside the arena
+  std::uint64_t mapped_free_bytes = 0;  // of free, what is mapped
+  std::uint64_t pinned_bytes = 0;    // held for captures
+  std::uint64_t metadata_bytes = 0;  // host memory of the pool's own tables, resident bound
+
+  // Limits and the device.
+  std::uint64_t limit_bytes = 0;          // as configured
+  std::uint64_t limit_in_force_bytes = 0;  // min(limit, held + device free as last read)
+  std::uint64_t reserve_bytes = 0;
+  std::uint64_t device_total_bytes = 0;
+  std::uint64_t device_free_bytes = 0;  // as last read
+  std::uint64_t device_read_time_ns = 0;
+  std::uint64_t address_range_bytes = 0;
+  std::uint64_t address_range_used_bytes = 0;  // highest address ever mapped
+
+  // Fragmentation.
+  std::uint64_t largest_free_block_bytes = 0;
+  std::uint64_t largest_satisfiable_bytes = 0;
+  double fragmentation_ratio = 0;
+  double raw_fragmentation_ratio = 0;  // 1 - largest_free_block / mapped free bytes
+  std::array<std::uint64_t, kSizeLog2Count> free_runs_by_log2{};      // count
+  std::array<std::uint64_t, kSizeLog2Count> free_run_bytes_by_log2{};
+  std::array<std::uint64_t, kSizeLog2Count> free_buddies_by_log2{};   // count, inside chunks
+  std::array<WatchedSize, kMaxWatchedSizes> watched{};
+  std::uint64_t watched_count = 0;
+
+  // Peaks, since the start or Pool::reset_peaks.
+  std::uint64_t peak_requested_bytes = 0;
+  std::uint64_t peak_held_bytes = 0;
+  std::uint64_t largest_free_block_at_peak_held_bytes = 0;
+  std::uint64_t window_peak_requested_bytes = 0;  // of the last 60 s
+  std::uint64_t window_peak_held_bytes = 0;
+
+  // Objects.
+  std::uint64_t live_blocks = 0;
+  std::uint64_t runs = 0;    // free and taken
+  std::uint64_t chunks = 0;
+  std::uint64_t slabs = 0;
+  std::uint64_t segments = 0;  // physical handles or cudaMalloc segments
+  std::uint64_t streams = 0;
+  std::uint64_t thread_caches = 0;
+
+  // Movement.
+  std::uint64_t pages_mapped = 0;
+  std::uint64_t pages_unmapped = 0;
+  std::uint64_t pages_recycled = 0;
+  std::uint64_t recycle_ns = 0;
+  std::array<std::uint64_t, kReleaseReasonCount> released_bytes_by_reason{};
+  std::array<std::uint64_t, kTrimReasonCount> trims_by_reason{};
+  std::array<std::uint64_t, kTrimReasonCount> trimmed_bytes_by_reason{};
+  std::uint64_t splits = 0;
+  std::uint64_t merges = 0;
+  std::uint64_t retries = 0;  // rounds of giving back caches and searching again
+  std::uint64_t maintain_steps = 0;
+
+  // Streams.
+  std::array<std::uint64_t, kCrossStreamReuseCount> cross_stream_reuse{};
+  std::uint64_t epochs_closed = 0;
+  std::uint64_t events_recorded = 0;
+  std::uint64_t stream_waits = 0;
+  std::uint64_t stream_mismatches = 0;
+
+  // Misuse.
+  std::array<std::uint64_t, kMisuseCount> misuses{};
+
+  // Tags, in the order of PoolOptions::tags; untagged bytes are live minus their sum.
+  std::array<std::uint64_t, kMaxTags> tag_live_bytes{};
+  std::uint64_t tag_count = 0;
+
+  // Options in force, by the numbers of their enums.
+  std::uint8_t recycling = 0;
+  std::uint8_t policy = 0;
+  std::uint8_t backing = 0;
+  std::uint8_t reserved_ = 0;
+  double slack = 0;
+  double threshold_fragmentation_ratio = 0;
+  std::uint64_t threshold_required_block_bytes = 0;
+  std::uint64_t reconfigurations = 0;
+};
+
+}  // namespace gpupool
+
+#endif  // GPUPOOL_STATS_H_

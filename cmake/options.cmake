@@ -1,0 +1,15 @@
+# The four choices that are made when building; everything else is chosen at run time.
+find_package(CUDAToolkit QUIET)
+option(GPUPOOL_CUDA "Build the CUDA backend" ${CUDAToolkit_FOUND})
+option(GPUPOOL_EXPORTER "Build the exporter, and demo and check-config with it" ON)
+option(GPUPOOL_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(GPUPOOL_INSTALL "Make the install rules" ${PROJECT_IS_TOP_LEVEL})
+
+if(GPUPOOL_CUDA AND NOT CUDAToolkit_FOUND)
+  message(FATAL_ERROR "GPUPOOL_CUDA is on, but the CUDA toolkit was not found")
+endif()
+if(GPUPOOL_CUDA)
+  message(STATUS "gpupool: CUDA backend from toolkit ${CUDAToolkit_VERSION}")
+else()
+  message(STATUS "gpupool: no CUDA backend, the simulated device only")
+endif()
