@@ -10,9 +10,9 @@ namespace gpupool::internal {
 
 }  // namespace gpupool::internal
 
-#define GPUPOOL_CHECK(condition)                                                      \
-  (__builtin_expect(static_cast<bool>(condition), 1)                                  \
-       ? static_cast<void>(0)                                                         \
+#define GPUPOOL_CHECK(condition)                     \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
        : ::gpupool::internal::check_failed(__FILE__, __LINE__, #condition))
 
 #endif  // GPUPOOL_BASE_CHECK_H_

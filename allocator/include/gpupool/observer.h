@@ -15,16 +15,16 @@
 namespace gpupool {
 
 enum class SlowPathEventKind : std::uint8_t {
-  driver_call,    // operation, bytes, duration; failed says how it ended
-  growth,         // bytes that the arena gained
-  miss,           // a request that was served by growth or a fallback; reason
-  failure,        // a request that was not served; reason, bytes, error
-  fallback,       // fallback_reason, bytes
-  trim,           // trim_reason, bytes given back
-  cache_drain,    // bytes that went from caches to the shared tiers
-  epoch_closed,   // an event was recorded
+  driver_call,   // operation, bytes, duration; failed says how it ended
+  growth,        // bytes that the arena gained
+  miss,          // a request that was served by growth or a fallback; reason
+  failure,       // a request that was not served; reason, bytes, error
+  fallback,      // fallback_reason, bytes
+  trim,          // trim_reason, bytes given back
+  cache_drain,   // bytes that went from caches to the shared tiers
+  epoch_closed,  // an event was recorded
   reconfigured,
-  misuse,         // misuse
+  misuse,  // misuse
 };
 
 struct SlowPathEvent {

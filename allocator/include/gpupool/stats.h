@@ -42,10 +42,10 @@ inline constexpr std::size_t kMissReasonCount = 5;
 
 /// Why a request was served by a driver allocation of its own.
 enum class FallbackReason : std::uint8_t {
-  contiguous,      // AllocationClass::contiguous asks for one
-  arena_failed,    // the driver refused to grow the arena
-  address_space,   // the arena has no range of addresses left that is long enough
-  alignment,       // the arena cannot give this alignment
+  contiguous,     // AllocationClass::contiguous asks for one
+  arena_failed,   // the driver refused to grow the arena
+  address_space,  // the arena has no range of addresses left that is long enough
+  alignment,      // the arena cannot give this alignment
 };
 inline constexpr std::size_t kFallbackReasonCount = 4;
 
@@ -120,11 +120,11 @@ const char* to_string(CrossStreamReuse value) noexcept;
 /// One misuse, as the handler gets it.
 struct MisuseReport {
   Misuse kind = Misuse::foreign_pointer;
-  const void* pointer = nullptr;       // what the caller gave
-  const void* block = nullptr;         // start of the block it concerns, nullptr if none
-  std::uint64_t block_bytes = 0;       // that block's requested size
-  std::uint64_t given = 0;             // the size, device or count given
-  bool first_of_kind = false;          // log only these, count all
+  const void* pointer = nullptr;  // what the caller gave
+  const void* block = nullptr;    // start of the block it concerns, nullptr if none
+  std::uint64_t block_bytes = 0;  // that block's requested size
+  std::uint64_t given = 0;        // the size, device or count given
+  bool first_of_kind = false;     // log only these, count all
 };
 
 /// Durations in a histogram: count[i] fell at or below its bound and above the one before.
@@ -135,7 +135,7 @@ struct DurationHistogram {
 
 struct WatchedSize {
   std::uint64_t bytes = 0;
-  bool fits = false;                    // would be served without failing
+  bool fits = false;                      // would be served without failing
   std::uint64_t unusable_free_bytes = 0;  // free bytes in runs shorter than that
 };
 
@@ -150,9 +150,9 @@ struct StatsV1 {
   std::uint64_t requests = 0;
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
-  std::uint64_t failures = 0;   // requests that were not served; part of misses
-  std::uint64_t fallbacks = 0;  // requests served outside the arena; part of misses
-  std::uint64_t frees = 0;      // blocks given back
+  std::uint64_t failures = 0;               // requests that were not served; part of misses
+  std::uint64_t fallbacks = 0;              // requests served outside the arena; part of misses
+  std::uint64_t frees = 0;                  // blocks given back
   std::uint64_t requested_bytes_total = 0;  // of served requests
   std::array<std::uint64_t, kMissReasonCount> misses_by_reason{};
   std::array<std::uint64_t, kMissReasonCount> failures_by_reason{};
@@ -179,13 +179,13 @@ struct StatsV1 {
   std::uint64_t cached_bytes = 0;
   std::uint64_t pending_bytes = 0;
   std::uint64_t free_bytes = 0;
-  std::uint64_t fallback_bytes = 0;  // of held, in blocks outside the arena
+  std::uint64_t fallback_bytes = 0;     // of held, in blocks outside the arena
   std::uint64_t mapped_free_bytes = 0;  // of free, what is mapped
-  std::uint64_t pinned_bytes = 0;    // held for captures
-  std::uint64_t metadata_bytes = 0;  // host memory of the pool's own tables, resident bound
+  std::uint64_t pinned_bytes = 0;       // held for captures
+  std::uint64_t metadata_bytes = 0;     // host memory of the pool's own tables, resident bound
 
   // Limits and the device.
-  std::uint64_t limit_bytes = 0;          // as configured
+  std::uint64_t limit_bytes = 0;           // as configured
   std::uint64_t limit_in_force_bytes = 0;  // min(limit, held + device free as last read)
   std::uint64_t reserve_bytes = 0;
   std::uint64_t device_total_bytes = 0;
@@ -199,9 +199,9 @@ struct StatsV1 {
   std::uint64_t largest_satisfiable_bytes = 0;
   double fragmentation_ratio = 0;
   double raw_fragmentation_ratio = 0;  // 1 - largest_free_block / mapped free bytes
-  std::array<std::uint64_t, kSizeLog2Count> free_runs_by_log2{};      // count
+  std::array<std::uint64_t, kSizeLog2Count> free_runs_by_log2{};  // count
   std::array<std::uint64_t, kSizeLog2Count> free_run_bytes_by_log2{};
-  std::array<std::uint64_t, kSizeLog2Count> free_buddies_by_log2{};   // count, inside chunks
+  std::array<std::uint64_t, kSizeLog2Count> free_buddies_by_log2{};  // count, inside chunks
   std::array<WatchedSize, kMaxWatchedSizes> watched{};
   std::uint64_t watched_count = 0;
 
@@ -214,7 +214,7 @@ struct StatsV1 {
 
   // Objects.
   std::uint64_t live_blocks = 0;
-  std::uint64_t runs = 0;    // free and taken
+  std::uint64_t runs = 0;  // free and taken
   std::uint64_t chunks = 0;
   std::uint64_t slabs = 0;
   std::uint64_t segments = 0;  // physical handles or cudaMalloc segments

@@ -66,7 +66,7 @@ class [[nodiscard]] Result {
 template <>
 class [[nodiscard]] Result<void*, Error> {
  public:
-  Result(void* value) noexcept : value_(value) {}               // NOLINT
+  Result(void* value) noexcept : value_(value) {}                 // NOLINT
   Result(Error error) noexcept : failed_(true), error_(error) {}  // NOLINT
 
   bool ok() const noexcept { return !failed_; }

@@ -1,0 +1,63 @@
+// One YAML file to options: what the pool, the exporter and the alerts are told to do.
+//
+// Strict: unknown and duplicate keys, wrong types and units, octal-looking and negative numbers,
+// aliases and depth over 16 are errors, each with line, key path and what is allowed. All errors
+// of a file are reported, not only the first. Loading has no side effect.
+//
+// Sizes: `8GiB`, `512MiB`, `64KiB`, `2TiB`, `20GB` (10^9), or plain bytes.
+// Thread safety: plain functions. Cost: milliseconds.
+#ifndef GPUPOOL_EXPORTER_CONFIG_H_
+#define GPUPOOL_EXPORTER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpupool/options.h"
+#include "gpupool/status.h"
+
+namespace gpupool {
+
+/// First port tried by default; ranks of one host take the ones after it (to 10079).
+inline constexpr std::uint16_t kDefaultPort = 10064;
+
+struct ExporterOptions {
+  bool enabled = true;
+  /// An IPv4 or IPv6 address, not a name.
+  std::string bind = "127.0.0.1";
+  /// First port to try; 0: any free one.
+  std::uint16_t port = kDefaultPort;
+  /// How many ports from `port` upward are tried; 1 where a port was asked for.
+  std::uint16_t port_count = 16;
+};
+
+struct Config {
+  PoolOptions pool;
+  ExporterOptions exporter;
+};
+
+struct ConfigError {
+  int line = 0;          // from 1; 0 where the file as a whole is meant
+  std::string key_path;  // "pool.capacity"
+  std::string message;   // what is wrong and what is allowed
+
+  /// "FILE:LINE: pool.capacity: ..." as tools print it.
+  std::string text(std::string_view file) const;
+};
+
+/// Reads `path`; errors name what could not be read or understood.
+Result<Config, std::vector<ConfigError>> load_config_file(const std::string& path);
+Result<Config, std::vector<ConfigError>> parse_config(std::string_view yaml);
+
+/// Every setting in force, one a line with its unit: what `gpupool check-config` prints.
+std::string describe(const Config& config);
+
+/// A size as the configuration writes it, or an error that says what is allowed.
+Result<std::uint64_t, std::string> parse_size(std::string_view text);
+/// The shortest exact form: parse_size(format_size(n)) == n.
+std::string format_size(std::uint64_t bytes);
+
+}  // namespace gpupool
+
+#endif  // GPUPOOL_EXPORTER_CONFIG_H_
