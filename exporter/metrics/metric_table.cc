@@ -75,16 +75,20 @@ void each_watched(const Snapshot& snapshot, Samples& out) {
   }
 }
 
+constexpr std::string_view kUntaggedName = "untagged";
+
 void tag_bytes(const Snapshot& snapshot, Samples& out) {
   std::uint64_t tagged = 0;
   const std::size_t count = std::min(snapshot.tags.size(), kMaxTags);
   for (std::size_t i = 0; i < count; ++i) {
+    // Counted with what has no tag, so that no series is there twice.
+    if (snapshot.tags[i] == kUntaggedName) continue;
     tagged += snapshot.stats.tag_live_bytes[i];
     out.add(snapshot.stats.tag_live_bytes[i], {snapshot.tags[i]});
   }
   // Not below 0 where the counters of another thread moved between two of these reads.
   const std::uint64_t live = snapshot.stats.live_requested_bytes;
-  out.add(live - std::min(live, tagged), {"untagged"});
+  out.add(live - std::min(live, tagged), {kUntaggedName});
 }
 
 void alert_thresholds(const Snapshot& snapshot, Samples& out) {
