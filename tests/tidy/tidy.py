@@ -281,9 +281,18 @@ def _named_in_build(tree, path):
         script = str(above / "CMakeLists.txt")
         name = str(pathlib.PurePosixPath(path).relative_to(above))
         if script in tree.paths and \
-                re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", tree.text(script)):
+                re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", _expanded(tree.text(script))):
             return True
     return False
+
+
+def _expanded(script):
+    """A build script with what its foreach loops make of `${name}_test.py` and the like."""
+    words = [script]
+    for variable, items in re.findall(r"foreach\((\w+) ([^)]*)\)", script):
+        for word in re.findall(rf"[\w./-]*\$\{{{variable}\}}[\w./-]*", script):
+            words += [word.replace(f"${{{variable}}}", item) for item in items.split()]
+    return "\n".join(words)
 
 
 def _is_included(tree, header):

@@ -206,6 +206,13 @@ class TidyTest(unittest.TestCase):
         self.write("tests/unit/serve_test.py", "")
         self.assert_finds("orphans", "tests/unit/serve_test.py")
 
+    def test_scripts_named_by_a_loop(self):
+        self.write("tests/unit/serve_test.py", "")
+        self.write("tests/unit/stop_test.py", "")
+        self.append("tests/unit/CMakeLists.txt",
+                    "foreach(name serve)\n  add_test(COMMAND ${here}/${name}_test.py)\n")
+        self.assert_finds("orphans", "tests/unit/stop_test.py")
+
     def test_orphan_folder(self):
         self.write("tests/stress/CMakeLists.txt", "")
         self.assert_finds("orphans", "tests/stress/CMakeLists.txt")
