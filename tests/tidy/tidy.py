@@ -23,7 +23,7 @@ import cpp_text  # noqa: E402  (found beside this file)
 RUNGS = {"base": 0, "backend": 1, "stream": 2, "arena": 3, "runs": 4, "buddy": 4, "size_class": 4,
          "cache": 5, "pool": 6}
 # A sibling may be used through this header of it alone.
-INTERFACE_HEADERS = {"runs/runs.h", "buddy/buddy.h", "size_class/size_class.h"}
+INTERFACE_HEADERS = {"runs/run_table.h", "buddy/chunk.h", "size_class/slab.h"}
 PUBLIC_HEADERS = ("allocator/include", "exporter/include")
 SYSTEM_HEADERS = re.compile(
     r"(?:[a-z_]+|sys/\w+\.h|linux/\w+\.h|(?:unistd|dlfcn|fcntl|pthread|sched|signal|immintrin)\.h)$")

@@ -20,14 +20,14 @@ CLEAN = {
     ".ci/run": "exec scripts/dev test\n",
     "CMakeLists.txt": "project(x)\nadd_subdirectory(allocator)\nadd_subdirectory(exporter)\n"
                       "add_subdirectory(tests)\n",
-    "allocator/CMakeLists.txt": "add_library(a base/a.cc pool/p.cc buddy/buddy.cc\n"
+    "allocator/CMakeLists.txt": "add_library(a base/a.cc pool/p.cc buddy/chunk.cc\n"
                                 "include/gpupool/pool.h)\n",
     "allocator/include/gpupool/pool.h": "#include <cstddef>\n",
     "allocator/base/a.h": "#include <sys/mman.h>\n",
     "allocator/base/a.cc": '#include "base/a.h"\n\n#include <vector>\n',
-    "allocator/buddy/buddy.h": "int buddy();\n",
-    "allocator/buddy/buddy.cc": '#include "buddy/buddy.h"\n\n#include "base/a.h"\n',
-    "allocator/pool/p.cc": '#include "buddy/buddy.h"\n#include "gpupool/pool.h"\n',
+    "allocator/buddy/chunk.h": "int chunk();\n",
+    "allocator/buddy/chunk.cc": '#include "buddy/chunk.h"\n\n#include "base/a.h"\n',
+    "allocator/pool/p.cc": '#include "buddy/chunk.h"\n#include "gpupool/pool.h"\n',
     "exporter/CMakeLists.txt": "add_library(e e.cc)\n",
     "exporter/e.cc": '#include <prometheus/registry.h>\n\n#include "gpupool/pool.h"\n',
     "tests/CMakeLists.txt": "foreach(folder unit)\n",
@@ -74,10 +74,10 @@ class TidyTest(unittest.TestCase):
 
     def test_sideways_past_the_interface(self):
         self.write("allocator/buddy/bits.h", "")
-        self.append("allocator/buddy/buddy.cc", '#include "buddy/bits.h"\n')
-        self.write("allocator/runs/runs.h", '#include "buddy/buddy.h"\n#include "buddy/bits.h"\n')
-        self.append("allocator/pool/p.cc", '#include "runs/runs.h"\n')
-        self.assert_finds("ladder", "allocator/runs/runs.h")
+        self.append("allocator/buddy/chunk.cc", '#include "buddy/bits.h"\n')
+        self.write("allocator/runs/run_table.h", '#include "buddy/chunk.h"\n#include "buddy/bits.h"\n')
+        self.append("allocator/pool/p.cc", '#include "runs/run_table.h"\n')
+        self.assert_finds("ladder", "allocator/runs/run_table.h")
 
     def test_third_party_in_the_allocator(self):
         self.append("allocator/pool/p.cc", "#include <prometheus/registry.h>\n"
