@@ -37,7 +37,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, std::uint64_t& v
     std::uint64_t number = 0;
     const bool has_leading_zero = text.size() > 1 && text[0] == '0';
     if (has_leading_zero || !parse_number(text, number) || number < minimum || number > maximum) {
-      throw CLI::ValidationError(name, quoted(text) + " is not a whole decimal number from " +
+      throw CLI::ValidationError(name, quote(text) + " is not a whole decimal number from " +
                                            std::to_string(minimum) + " to " +
                                            std::to_string(maximum));
     }
@@ -51,7 +51,7 @@ CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value,
   const auto take = [name, &value, minimum, maximum](const std::string& text) {
     double number = 0;
     if (!parse_fraction(text, number) || number < minimum || number > maximum) {
-      throw CLI::ValidationError(name, quoted(text) + " is not a decimal number from " +
+      throw CLI::ValidationError(name, quote(text) + " is not a decimal number from " +
                                            number_text(minimum) + " to " + number_text(maximum));
     }
     value = number;

@@ -3,6 +3,8 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <sstream>
+#include <string>
 
 #include "tools/command_line.h"
 #include "tools/replay/command.h"
@@ -15,9 +17,9 @@ namespace gpupool::tools {
 namespace {
 
 std::string version_text() {
-  return std::string("gpupool ") + GPUPOOL_TOOLS_VERSION + " (CUDA backend: " +
-         (GPUPOOL_TOOLS_CUDA ? "yes" : "no") + ", exporter: " +
-         (GPUPOOL_TOOLS_EXPORTER ? "yes" : "no") + ")";
+  return std::string("gpupool ") + GPUPOOL_TOOLS_VERSION +
+         " (CUDA backend: " + (GPUPOOL_TOOLS_CUDA ? "yes" : "no") +
+         ", exporter: " + (GPUPOOL_TOOLS_EXPORTER ? "yes" : "no") + ")";
 }
 
 ExitCode run(int argc, char** argv) {

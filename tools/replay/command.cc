@@ -28,9 +28,8 @@ const std::map<std::string, DeviceChoice> kDevices = {{"sim", DeviceChoice::simu
                                                       {"auto", DeviceChoice::automatic}};
 const std::map<std::string, Backing> kBackings = {{"vmm", Backing::vmm},
                                                   {"cudamalloc", Backing::cudamalloc}};
-const std::map<std::string, Recycling> kRecyclings = {{"eager", Recycling::eager},
-                                                      {"pressure", Recycling::pressure},
-                                                      {"off", Recycling::off}};
+const std::map<std::string, Recycling> kRecyclings = {
+    {"eager", Recycling::eager}, {"pressure", Recycling::pressure}, {"off", Recycling::off}};
 
 /// An option whose value is one of a few words.
 template <class T>
@@ -62,8 +61,7 @@ Result<std::vector<Trace>, Status> load_all(const std::vector<std::string>& path
 }
 
 Result<std::vector<PassResult>, ReplayFailure> play_all(const std::vector<Trace>& traces,
-                                                        Replayer& replayer,
-                                                        std::uint64_t passes) {
+                                                        Replayer& replayer, std::uint64_t passes) {
   std::uint64_t total = 0;
   for (const Trace& trace : traces) total += trace.operation_count * passes;
   ProgressBar bar(stderr, total);
@@ -96,8 +94,7 @@ ExitCode run(const Command& command) {
     return ExitCode::usage;
   }
   // Held to the end: each trace opens the device anew, which is cheap while it is in use.
-  const Result<Device, Status> device =
-      open_device(options.device, SimulatedTime::virtual_time);
+  const Result<Device, Status> device = open_device(options.device, SimulatedTime::virtual_time);
   if (!device.ok()) {
     print_error(device.error().message);
     return ExitCode::usage;
@@ -132,12 +129,14 @@ void add_replay_command(CLI::App& app, Action& action) {
              "What is done with empty pages");
   add_fraction(replay, "--slack", command->slack_percent, 0, 100,
                "Pages held beyond the most that were occupied, in percent (default 0.5)");
-  add_size(replay, "--capacity",
-           [command](std::uint64_t bytes) { command->options.capacity_bytes = bytes; },
-           "Most the pool may hold, such as 8GiB (default: the whole device)");
-  add_size(replay, "--reserve",
-           [command](std::uint64_t bytes) { command->options.reserve_bytes = bytes; },
-           "Held from the start (default 0)");
+  add_size(
+      replay, "--capacity",
+      [command](std::uint64_t bytes) { command->options.capacity_bytes = bytes; },
+      "Most the pool may hold, such as 8GiB (default: the whole device)");
+  add_size(
+      replay, "--reserve",
+      [command](std::uint64_t bytes) { command->options.reserve_bytes = bytes; },
+      "Held from the start (default 0)");
   add_number(replay, "--passes", options.passes, 1, kMaxPasses,
              "Times each trace is played through the same pool (default 2)");
   replay.add_flag("--completions", options.honour_completions,

@@ -187,8 +187,7 @@ std::string Session::find_fault() const {
     return "the pool refused " + std::to_string(refused_frees_) + " frees of its own blocks";
   }
   if (device_.simulated != nullptr && device_.simulated->violation_count() != 0) {
-    return "the simulated device refused " +
-           std::to_string(device_.simulated->violation_count()) +
+    return "the simulated device refused " + std::to_string(device_.simulated->violation_count()) +
            " operations: " + device_.simulated->last_violation();
   }
   return {};

@@ -43,20 +43,13 @@ std::string ratio_or_dash(std::uint64_t part, std::uint64_t whole, double factor
 }
 
 std::vector<Column> columns() {
-  return {{"trace", true, false},
-          {"pass", false, false},
-          {"operations", false, false},
-          {"failed", false, false},
-          {"ns/op", false, true},
-          {"hit %", false, false},
-          {"fall-\nbacks", false, false},
-          {"driver\ncalls", false, true},
-          {"driver\nms", false, false},
-          {"wait\nms", false, false},
-          {"peak\nrequested", false, true},
-          {"peak\nheld", false, false},
-          {"ratio", false, false},
-          {"largest\nfree", false, false}};
+  return {{"trace", true, false},           {"pass", false, false},
+          {"operations", false, false},     {"failed", false, false},
+          {"ns/op", false, true},           {"hit %", false, false},
+          {"fall-\nbacks", false, false},   {"driver\ncalls", false, true},
+          {"driver\nms", false, false},     {"wait\nms", false, false},
+          {"peak\nrequested", false, true}, {"peak\nheld", false, false},
+          {"ratio", false, false},          {"largest\nfree", false, false}};
 }
 
 std::vector<Cell> row(const PassResult& result, bool repeats_trace) {

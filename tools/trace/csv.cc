@@ -25,17 +25,17 @@ std::string read_header(std::string_view line, Header& header) {
   for (std::size_t i = 0; i < std::min(fields.count, kMaxFields); ++i) {
     const auto found = std::find(kColumnNames.begin(), kColumnNames.end(), fields.text[i]);
     if (found == kColumnNames.end()) {
-      return "unknown column " + quoted(fields.text[i]) + "; " + std::string(kExpected);
+      return "unknown column " + quote(fields.text[i]) + "; " + std::string(kExpected);
     }
     const auto column = static_cast<std::size_t>(found - kColumnNames.begin());
     if (seen[column]) {
-      return "column " + quoted(fields.text[i]) + " twice; " + std::string(kExpected);
+      return "column " + quote(fields.text[i]) + " twice; " + std::string(kExpected);
     }
     seen[column] = true;
     header.position[column] = i;
   }
   for (std::size_t c = 0; c < kColumnCount; ++c) {
-    if (!seen[c]) return "no column " + quoted(kColumnNames[c]) + "; " + std::string(kExpected);
+    if (!seen[c]) return "no column " + quote(kColumnNames[c]) + "; " + std::string(kExpected);
   }
   return {};
 }

@@ -32,13 +32,13 @@ std::string number_refusal(std::string_view text, std::string_view field) {
   const bool negative = text[0] == '-';
   const std::string_view digits = text.substr(negative ? 1 : 0);
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) {
-    return quoted(text) + where + " is not a whole decimal number";
+    return quote(text) + where + " is not a whole decimal number";
   }
-  if (negative) return "negative number " + quoted(text) + where;
-  return "number " + quoted(text) + where + " does not fit in 64 bits";
+  if (negative) return "negative number " + quote(text) + where;
+  return "number " + quote(text) + where + " does not fit in 64 bits";
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, kQuotedMax)) result += (c >= ' ' && c <= '~') ? c : '?';
   if (text.size() > kQuotedMax) result += "...";

@@ -48,7 +48,7 @@ inline bool parse_number(std::string_view text, std::uint64_t& value) {
 std::string number_refusal(std::string_view text, std::string_view field);
 
 /// `text` in quotes, cut and without what would upset a terminal.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 
 }  // namespace gpupool::tools
 

@@ -31,7 +31,7 @@ std::string read_header_json(std::string_view json, Header& header) {
 std::string read_comment(std::string_view line, Header& header) {
   if (line.substr(0, kVersionLine.size()) == kVersionLine) {
     const std::string_view version = line.substr(kVersionLine.size());
-    if (version != "1") return "version " + quoted(version) + " is not known; this reads 1";
+    if (version != "1") return "version " + quote(version) + " is not known; this reads 1";
     return {};
   }
   const std::size_t content = line.find_first_not_of("# ");
@@ -55,7 +55,7 @@ std::string read_event(std::string_view line, std::size_t line_number, TraceBuil
   std::size_t k = 0;
   while (k < std::size(kKinds) && fields.text[0] != std::string_view(&kKinds[k].letter, 1)) ++k;
   if (k == std::size(kKinds)) {
-    return "unknown kind of line " + quoted(fields.text[0]) + "; expected a, f or c";
+    return "unknown kind of line " + quote(fields.text[0]) + "; expected a, f or c";
   }
   const Kind& kind = kKinds[k];
   if (fields.count != kind.field_count) {
