@@ -153,7 +153,7 @@ def lost():
               "looks at mapped memory only, and is no fault by itself.", "percentunit",
               [(f"gpupool_fragmentation_ratio{{{POOL}}}", ONE),
                (f"gpupool_raw_fragmentation_ratio{{{POOL}}}", f"raw {ONE}"),
-               (f'max(gpupool_alert_threshold{{{POOL}, alert="fragmentation_ratio"}})',
+               (f'max(gpupool_alert_threshold{{{POOL}, alert="GpupoolFragmentationHigh"}})',
                 "threshold")], min=0, max=1, overrides=outside_stack("threshold")),
         graph("Largest request", "The largest request that can be served without the driver (now), "
               "the largest that can be served at all (possible), and the largest that the job says "
