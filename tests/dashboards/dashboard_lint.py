@@ -107,6 +107,13 @@ def lint(dashboard):
         yield from lint_expression(place, expr)
 
 
+def lint_readme(dashboard, readme):
+    """Every panel has its line in the table of questions."""
+    for panel in dashboard["panels"]:
+        if f"| {panel['title']} |" not in readme:
+            yield f'"{panel["title"]}" is not in dashboards/README.md'
+
+
 def break_everything(dashboard):
     """(what is broken, broken copy) for each rule: lint must see every one."""
     def change(what, edit):
@@ -155,7 +162,9 @@ def main():
             faults += [f"{file.name}: a broken {what} is not seen"
                        for what, broken in break_everything(dashboard) if not list(lint(broken))]
         else:
-            faults += [f"{file.name}: {fault}" for fault in lint(dashboard)]
+            readme = (source / "dashboards/README.md").read_text()
+            faults += [f"{file.name}: {fault}"
+                       for fault in [*lint(dashboard), *lint_readme(dashboard, readme)]]
     if not self_test:
         made = subprocess.run([sys.executable, source / "dashboards/grafana/generate.py", "--check"],
                               check=False)
