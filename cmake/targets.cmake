@@ -2,6 +2,13 @@
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    find_program(GPUPOOL_CCACHE ccache)
+    mark_as_advanced(GPUPOOL_CCACHE)
+    if(GPUPOOL_CCACHE)
+      set(CMAKE_CXX_COMPILER_LAUNCHER ${GPUPOOL_CCACHE})
+    endif()
+  endif()
 endif()
 
 # C++20, warnings (errors only where the preset sets GPUPOOL_WERROR), no compiler extensions.
@@ -10,7 +17,8 @@ function(gpupool_target target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   if(PROJECT_IS_TOP_LEVEL)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wundef -Wshadow
-                           -Wno-missing-field-initializers)  # designated initialisers are idiom
+                           -Wno-missing-field-initializers  # designated initialisers are idiom
+                           -Wno-restrict)  # GCC 12 sees overlaps in std::string that are not there
     if(GPUPOOL_WERROR)
       target_compile_options(${target} PRIVATE -Werror)
     endif()

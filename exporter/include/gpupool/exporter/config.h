@@ -4,7 +4,7 @@
 // aliases and depth over 16 are errors, each with line, key path and what is allowed. All errors
 // of a file are reported, not only the first. Loading has no side effect.
 //
-// Sizes: `8GiB`, `512MiB`, `64KiB`, `2TiB`, `20GB` (10^9), or plain bytes.
+// Sizes: `8GiB`, `512MiB`, `64KiB`, `2TiB`, `20GB` (10^9), or plain bytes (size_text.h).
 // Thread safety: plain functions. Cost: milliseconds.
 #ifndef GPUPOOL_EXPORTER_CONFIG_H_
 #define GPUPOOL_EXPORTER_CONFIG_H_
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpupool/options.h"
+#include "gpupool/size_text.h"
 #include "gpupool/status.h"
 
 namespace gpupool {
@@ -30,6 +31,8 @@ struct ExporterOptions {
   std::uint16_t port = kDefaultPort;
   /// How many ports from `port` upward are tried; 1 where a port was asked for.
   std::uint16_t port_count = 16;
+  /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
+  bool public_page = false;
 };
 
 struct Config {
@@ -52,11 +55,6 @@ Result<Config, std::vector<ConfigError>> parse_config(std::string_view yaml);
 
 /// Every setting in force, one a line with its unit: what `gpupool check-config` prints.
 std::string describe(const Config& config);
-
-/// A size as the configuration writes it, or an error that says what is allowed.
-Result<std::uint64_t, std::string> parse_size(std::string_view text);
-/// The shortest exact form: parse_size(format_size(n)) == n.
-std::string format_size(std::uint64_t bytes);
 
 }  // namespace gpupool
 

@@ -1,0 +1,473 @@
+"""Runs the gpupool program as a user does: bad input, exit codes, the JSON contract, the demo.
+
+usage: cli_test.py PROGRAM SAMPLE_FOLDER COMMAND...   (the commands that this build has)
+"""
+import gzip
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+PROGRAM, SAMPLES, *COMMANDS = sys.argv[1:] or ["", ""]
+FSDP = os.path.join(SAMPLES, "fsdp_streams-s1.trace.gz")
+RESNET = os.path.join(SAMPLES, "resnet_multiscale-s1.trace.gz")
+KEYS = ["trace", "pass", "operations", "failed", "ns_per_op", "trace_seconds", "hits", "misses",
+        "fallbacks", "driver_calls", "driver_seconds", "driver_wait_seconds",
+        "peak_requested_bytes", "peak_held_bytes", "largest_free_block_bytes",
+        "smallest_capacity_bytes"]
+CSV = "id,lower,upper,size\n"
+
+
+def run(*arguments, **more):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, timeout=120, **more)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def expect_refused(self, result, *texts):
+        """Exit code 2, nothing on stdout, and stderr says each of `texts`."""
+        error = result.stderr.decode(errors="replace")
+        self.assertEqual(result.returncode, 2, error)
+        self.assertEqual(result.stdout, b"")
+        for text in texts:
+            self.assertIn(str(text), error)
+        self.assertLess(len(error), 2000, "an error is a line or two")
+
+    def replay(self, *arguments):
+        """The objects that --json prints on the simulated device."""
+        result = run("replay", "--device", "sim", "--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        self.assertEqual(result.stderr, b"", "silent where the simulated device was asked for")
+        return json.loads(result.stdout)
+
+
+class BadTraces(Case):
+    LINES = [  # name, content, line, reason
+        ("unknown_id", "a 0 1 0 0\nf 7 0\n", 2, "frees unknown block 7"),
+        ("twice", "a 0 1 0 0\nf 0 0\nf 0 0\n", 3, "frees block 0 twice"),
+        ("live", "a 0 1 0 0\na 0 1 0 0\n", 2, "allocates block 0, which is live"),
+        ("completes_live", "a 0 1 0 0\nc 0 0\n", 2, "which is not freed"),
+        ("negative", "a 0 -1 0 0\n", 1, "negative number '-1'"),
+        ("too_few", "a 0 1 0\n", 1, "too few fields"),
+        ("too_many", "a 0 1 0 0 0\n", 1, "too many fields"),
+        ("kind", "a 0 1 0 0\nr 0 1\n", 2, "unknown kind of line 'r'"),
+        ("overflow", "a 0 18446744073709551616 0 0\n", 1, "does not fit in 64 bits"),
+        ("word", "a zero 1 0 0\n", 1, "not a whole decimal number"),
+        ("blank", "a 0 1 0 0\n\nf 0 0\n", 2, "empty line"),
+        ("nul", b"a 0 1 0 0\n\x00\x01", 2, "binary data"),
+        ("header", "# {\"seconds\": oops}\na 0 1 0 0\n", 1, "not valid JSON"),
+        ("version", "# gpupool allocation trace, version 9\na 0 1 0 0\n", 1, "version '9'"),
+        ("csv_order", CSV + "0,9,8,1\n", 2, "lower 9 is after upper 8"),
+        ("csv_word", CSV + "0,1,x,1\n", 2, "'x' in field upper"),
+        ("csv_negative", CSV + "0,1,2,-1\n", 2, "negative number"),
+        ("csv_few", CSV + "0,1,2\n", 2, "too few fields"),
+        ("csv_column", "id,lower,upper,bytes\n0,1,2,3\n", 1, "unknown column 'bytes'"),
+        ("csv_twice", CSV + "0,1,2,3\n0,4,5,6\n", 3, "id 0 twice"),
+    ]
+
+    def test_every_malformed_line_is_named(self):
+        for name, content, line, reason in self.LINES:
+            data = content if isinstance(content, bytes) else content.encode()
+            for path in (self.write(name, data), self.write(name + ".gz", gzip.compress(data))):
+                with self.subTest(path=path.name):
+                    result = run("replay", "--device", "sim", path)
+                    self.expect_refused(result, f"{path}:{line}: ", reason)
+
+    def test_files_that_are_no_trace(self):
+        packed = pathlib.Path(FSDP).read_bytes()
+        cases = [
+            (self.folder / "missing", "No such file or directory"),
+            (self.folder, "is a directory"),
+            (self.write("empty", b""), "is empty"),
+            (self.write("empty.gz", gzip.compress(b"")), "is empty"),
+            (self.write("comments", "# nothing\n"), "has no operations"),
+            (self.write("only_header.csv", CSV), "has no operations"),
+            (self.write("cut.gz", packed[:len(packed) // 2]), "truncated gzip"),
+            (self.write("short.gz", packed[:5]), "truncated gzip"),
+            (self.write("damaged.gz", packed[:3000] + b"\xff" * 64 + packed[3064:]), "gzip"),
+            (PROGRAM, "binary data"),
+        ]
+        for path, reason in cases:
+            with self.subTest(path=str(path)):
+                self.expect_refused(run("replay", "--device", "sim", path), f"{path}:", reason)
+
+    def test_a_bad_file_after_a_good_one_leaves_nothing_half_done(self):
+        bad = self.write("bad", "a 0 1 0\n")
+        for form in ([], ["--json"]):
+            result = run("replay", "--device", "sim", *form, FSDP, bad)
+            self.expect_refused(result, f"{bad}:1: ")
+
+    def test_scale_that_overflows(self):
+        path = self.write("large", "a 0 9223372036854775808 0 0\n")
+        self.expect_refused(run("replay", "--device", "sim", "--scale", "2", path), path, "--scale")
+
+
+class BadUsage(Case):
+    def test_options_are_refused_with_what_is_allowed(self):
+        cases = [
+            (["--passes", "0"], "from 1 to"), (["--passes", "-1"], "from 1 to"),
+            (["--passes", "010"], "whole decimal"), (["--passes", "two"], "whole decimal"),
+            (["--scale", "0"], "from 1 to"), (["--seed", "-1"], "from 0 to"),
+            (["--seed", "18446744073709551616"], "from 0 to"),
+            (["--slack", "101"], "from 0 to 100"), (["--slack", "-1"], "from 0 to 100"),
+            (["--slack", "nan"], "from 0 to 100"), (["--fault-rate", "1.5"], "from 0 to 1"),
+            (["--capacity", "8gib"], "8GiB"), (["--capacity", "-1"], "negative"),
+            (["--reserve", "010"], "leading zero"), (["--reserve", "16777216TiB"], "64 bits"),
+            (["--device", "tpu"], "auto|cuda|sim"), (["--backend", "malloc"], "cudamalloc|vmm"),
+            (["--recycling", "maybe"], "eager|off|pressure"), (["--speed", "2"], "--speed"),
+            (["--recycling", "eager"], "recycling 'eager' is not available yet"),
+            (["--recycling", "pressure"], "recycling 'pressure' is not available yet"),
+        ]
+        for arguments, reason in cases:
+            with self.subTest(arguments=arguments):
+                self.expect_refused(run("replay", "--device", "sim", *arguments, FSDP), reason)
+
+    def test_options_without_a_pool(self):
+        self.expect_refused(run("replay", "--device", "sim", "--capacity", "8GiB", "--reserve",
+                                "9GiB", FSDP), "reserve")
+
+    def test_no_command_no_trace_unknown_command(self):
+        self.expect_refused(run(), "--help")
+        self.expect_refused(run("replay"), "TRACE")
+        self.expect_refused(run("reply", FSDP))
+
+    def test_help_and_version(self):
+        version = run("--version")
+        self.assertEqual(version.returncode, 0)
+        self.assertRegex(version.stdout.decode(), r"^gpupool \d+\.\d+\.\d+ ")
+        for arguments in (["--help"], ["replay", "--help"]):
+            result = run(*arguments)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertIn(b"Usage: gpupool", result.stdout)
+        listed = run("--help").stdout.decode()
+        for command in COMMANDS:
+            self.assertRegex(listed, rf"(?m)^ +{command} ")
+
+    def test_cuda_is_there_or_refused_with_the_reason(self):
+        path = self.write("t", "a 0 1 0 0\n")
+        automatic = run("replay", path)
+        self.assertEqual(automatic.returncode, 0, automatic.stderr.decode())
+        notice = automatic.stderr.decode()
+        cuda = run("replay", "--device", "cuda", path)
+        if "using the simulated device" in notice:
+            self.assertRegex(notice, r"^gpupool: no GPU: using the simulated device \(140 GiB\): .")
+            self.assertEqual(notice.count("simulated"), 1, "said once")
+            self.expect_refused(cuda, "no CUDA device: ")
+        else:
+            self.assertEqual((notice, cuda.returncode), ("", 0))
+
+
+def model_peak(path, honour_completions):
+    """Peak of requested bytes, counted here and not by the program."""
+    sizes, later, live, peak = {}, set(), 0, 0
+    lines = [line.split() for line in gzip.open(path, "rt") if not line.startswith("#")]
+    if honour_completions:
+        later = {line[1] for line in lines if line[0] == "c"}
+    for kind, name, *rest in lines:
+        if kind == "a":
+            sizes[name] = int(rest[0])
+            live += sizes[name]
+            peak = max(peak, live)
+        elif kind == "c" and honour_completions or kind == "f" and name not in later:
+            live -= sizes[name]
+    return peak
+
+
+class Replay(Case):
+    def test_json_has_exactly_the_keys_of_the_contract(self):
+        rows = self.replay("--passes", "3", FSDP, RESNET)
+        self.assertEqual([list(row) for row in rows], [KEYS] * 6)
+        self.assertEqual([(row["trace"], row["pass"]) for row in rows],
+                         [(path, n) for path in (FSDP, RESNET) for n in (1, 2, 3)])
+        for row in rows:
+            self.assertEqual(row["smallest_capacity_bytes"], None)
+            self.assertGreater(row["ns_per_op"], 0)
+
+    def test_samples_replay_without_failure_and_warm_passes_without_the_driver(self):
+        for row in self.replay(FSDP, RESNET):
+            with self.subTest(row=row):
+                self.assertEqual(row["failed"], 0)
+                self.assertEqual(row["operations"], 33929 if row["trace"] == FSDP else 94741)
+                self.assertEqual(row["trace_seconds"], 1.67 if row["trace"] == FSDP else 11.6)
+                self.assertEqual(row["peak_requested_bytes"], model_peak(row["trace"], False))
+                self.assertLessEqual(row["peak_held_bytes"], 1.2 * row["peak_requested_bytes"])
+                self.assertGreaterEqual(row["peak_held_bytes"], row["peak_requested_bytes"])
+                if row["pass"] == 2:
+                    self.assertEqual(row["driver_calls"], 0)
+                    self.assertEqual(row["driver_seconds"], 0)
+                    self.assertEqual(row["misses"], 0)
+                else:
+                    self.assertGreater(row["driver_calls"], 0)
+                    self.assertGreater(row["driver_seconds"], 0)
+
+    def test_completions_keep_blocks_longer(self):
+        for row in self.replay("--completions", FSDP):
+            self.assertEqual(row["peak_requested_bytes"], model_peak(FSDP, True))
+            self.assertEqual(row["operations"], 33929)
+            self.assertEqual(row["failed"], 0)
+
+    def test_same_input_same_output(self):
+        for arguments in (["--passes", "2"], ["--backend", "cudamalloc"],
+                          ["--fault-rate", "0.2", "--seed", "7"], ["--capacity", "1GiB"]):
+            with self.subTest(arguments=arguments):
+                runs = [self.replay(*arguments, FSDP) for _ in range(2)]
+                for row in runs[0] + runs[1]:
+                    del row["ns_per_op"]
+                self.assertEqual(runs[0], runs[1])
+
+    def test_the_seed_decides_the_faults(self):
+        rows = [self.replay("--fault-rate", "0.2", "--seed", seed, FSDP)[0] for seed in (1, 2)]
+        for row in rows:
+            del row["ns_per_op"]
+        self.assertNotEqual(rows[0], rows[1])
+
+    def test_failed_allocations_are_data(self):
+        rows = self.replay("--capacity", "1GiB", FSDP)
+        for row in rows:
+            self.assertGreater(row["failed"], 0)
+            self.assertLessEqual(row["peak_held_bytes"], 1 << 30)
+            self.assertEqual(row["operations"], 33929)
+
+    def test_scale_multiplies_sizes(self):
+        path = self.write("a.csv", CSV + "0,0,2,3000\n1,1,3,5000\n")
+        plain, scaled = (self.replay("--scale", n, path)[0] for n in (1, 1000))
+        self.assertEqual(plain["peak_requested_bytes"], 8000)
+        self.assertEqual(scaled["peak_requested_bytes"], 8000000)
+        self.assertIsNone(plain["trace_seconds"])
+
+    def test_reserve_is_held_from_the_start(self):
+        path = self.write("small", "a 0 4096 0 0\nf 0 0\n")
+        for row in self.replay("--reserve", "1GiB", path):
+            self.assertEqual(row["peak_held_bytes"], 1 << 30)
+            self.assertEqual(row["driver_calls"], 0, "those were made when the pool started")
+
+    def test_zero_bytes_and_half_of_the_address_space(self):
+        path = self.write("edges", f"a 0 0 0 0\na 1 {1 << 63} 0 0\nf 0 0\nf 1 0\n")
+        for row in self.replay(path):
+            self.assertEqual((row["operations"], row["failed"]), (4, 1))
+            self.assertEqual((row["hits"], row["misses"]), (0, 1))
+            self.assertEqual(row["peak_requested_bytes"], 0)
+
+    def test_blocks_left_are_freed_between_passes(self):
+        path = self.write("left", "a 0 1048576 0 0\na 1 1048576 5 0\n")
+        for row in self.replay("--passes", "5", path):
+            self.assertEqual(row["peak_requested_bytes"], 2 << 20)
+            self.assertEqual(row["failed"], 0)
+
+    def test_a_long_pause_does_not_take_long(self):
+        path = self.write("pause", "a 0 4096 0 0\nf 0 3000000000000000\n")
+        self.assertEqual(self.replay(path)[0]["failed"], 0)
+
+    def test_table(self):
+        result = run("replay", "--device", "sim", FSDP, RESNET)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        text = result.stdout.decode()
+        lines = text.splitlines()
+        self.assertNotIn("\033", text)
+        self.assertLessEqual(max(map(len, lines)), 120)
+        self.assertEqual(len([line for line in lines if line.startswith("fsdp_streams-s1")]), 2)
+        self.assertIn("33 929", text)
+
+
+class Terminals(Case):
+    def run_on_terminal(self, *arguments, **environment):
+        """(exit code, what stdout and stderr wrote) with both on one pseudo-terminal."""
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *arguments], stdout=follower, stderr=follower,
+                                   env={**os.environ, "TERM": "xterm", **environment})
+        os.close(follower)
+        output = b""
+        while True:
+            try:
+                data = os.read(leader, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            output += data
+        os.close(leader)
+        return process.wait(timeout=60), output.decode()
+
+    def test_progress_bar_and_colour(self):
+        environment = {"NO_COLOR": "", "LC_ALL": "C"}
+        code, text = self.run_on_terminal("replay", "--device", "sim", RESNET, **environment)
+        self.assertEqual(code, 0)
+        self.assertIn("resnet_multiscale-s1, pass 1 of 2", text)
+        self.assertIn("########", text)
+        self.assertIn("\033[1m", text)
+
+    def test_no_color_is_honoured(self):
+        code, text = self.run_on_terminal("replay", "--device", "sim", FSDP, NO_COLOR="1")
+        self.assertEqual(code, 0)
+        self.assertNotRegex(text, "\033\\[[0-9;]*m")
+
+
+class Output(Case):
+    def test_a_reader_that_goes_away_is_no_error(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        result = subprocess.run([PROGRAM, "replay", "--device", "sim", FSDP], stdout=writer,
+                                stderr=subprocess.PIPE, timeout=60)
+        os.close(writer)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+    def test_a_full_disk_is(self):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([PROGRAM, "replay", "--device", "sim", FSDP], stdout=full,
+                                    stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"No space left", result.stderr)
+
+
+class Running:
+    """A demo that was started, with the address that it printed."""
+
+    def __init__(self, case, *arguments):
+        self.process = subprocess.Popen([PROGRAM, "demo", *map(str, arguments)],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        case.addCleanup(self.process.stdout.close)
+        case.addCleanup(self.process.stderr.close)
+        case.addCleanup(self.end)
+        started = time.monotonic()
+        first = b""
+        while not first.endswith(b"\n"):
+            ready, _, _ = select.select([self.process.stdout], [], [], 10)
+            data = os.read(self.process.stdout.fileno(), 1) if ready else b""
+            if not data:
+                break
+            first += data
+        self.seconds_to_start = time.monotonic() - started
+        found = re.fullmatch(rb"metrics: (http://127\.0\.0\.1:(\d+)/)metrics\n", first)
+        case.assertIsNotNone(found, first)
+        self.url, self.port = found[1].decode(), int(found[2])
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+            return answer.read().decode()
+
+    def result(self):
+        out, error = self.process.communicate(timeout=30)
+        return self.process.returncode, out.decode(), error.decode()
+
+
+class Demo(Case):
+    def test_serves_and_ends_by_itself(self):
+        demo = Running(self, "--for", "3", "--port", "0")
+        self.assertLess(demo.seconds_to_start, 5)
+        time.sleep(1)
+        metrics = demo.get("metrics")
+        self.assertIn("gpupool_", metrics)
+        self.assertIn("<html", demo.get("").lower())
+        code, out, _ = demo.result()
+        self.assertEqual(code, 0)
+        self.assertIn("page:    " + demo.url, out)
+        stopped = re.search(r"stopped: ([\d ]+) operations, 0 allocations failed", out)
+        self.assertIsNotNone(stopped, out)
+        self.assertGreater(int(stopped[1].replace(" ", "")), 100)
+
+    def test_ends_cleanly_when_told_to(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                demo = Running(self, "--port", "0")
+                time.sleep(0.3)
+                demo.process.send_signal(number)
+                code, out, _ = demo.result()
+                self.assertEqual(code, 0)
+                self.assertIn("stopped: ", out)
+
+    def test_speed(self):
+        counts = []
+        for speed in (1, 8):
+            demo = Running(self, "--for", "2", "--port", "0", "--speed", speed, "--trace", RESNET)
+            code, out, _ = demo.result()
+            self.assertEqual(code, 0)
+            counts.append(int(re.search(r"stopped: ([\d ]+) op", out)[1].replace(" ", "")))
+        self.assertGreater(counts[1], 2 * counts[0])
+
+    def test_explicit_port_taken(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.expect_refused(run("demo", "--for", "5", "--port", port), port)
+
+    def test_the_default_port_goes_upward(self):
+        first = Running(self, "--for", "20")
+        second = Running(self, "--for", "1")
+        self.assertGreater(second.port, first.port)
+        self.assertEqual(second.result()[0], 0)
+        first.process.terminate()
+        self.assertEqual(first.result()[0], 0)
+
+    def test_failed_allocations_are_data_and_reported_once(self):
+        config = self.write("small.yaml", "version: 1\npool:\n  capacity: 512MiB\n")
+        demo = Running(self, "--for", "2", "--port", "0", "--speed", "4", "--config", config)
+        code, out, error = demo.result()
+        self.assertEqual(code, 0)
+        self.assertNotIn(" 0 allocations failed", out)
+        self.assertEqual(error.count("first allocation that failed: "), 1, error)
+
+    def test_bad_input_starts_nothing(self):
+        bad = self.write("bad", "a 0 1 0\n")
+        csv = self.write("t.csv", CSV + "0,1,2,3\n")
+        config = self.write("bad.yaml", "version: 1\npool:\n  capacty: 1GiB\n")
+        self.expect_refused(run("demo", "--trace", bad), f"{bad}:1: ")
+        self.expect_refused(run("demo", "--trace", self.folder / "missing"), "No such file")
+        self.expect_refused(run("demo", "--trace", csv), "no recorded times")
+        self.expect_refused(run("demo", "--config", config), f"{config}:3: ", "capacty")
+        self.expect_refused(run("demo", "--config", self.folder / "missing.yaml"), "missing.yaml")
+        for arguments in (["--for", "-1"], ["--port", "65536"], ["--speed", "0"]):
+            self.expect_refused(run("demo", *arguments), arguments[0])
+
+
+class CheckConfig(Case):
+    def test_good(self):
+        path = self.write("good.yaml", "version: 1\npool:\n  capacity: 8GiB\n")
+        result = run("check-config", path)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertIn(b"8GiB", result.stdout)
+
+    def test_every_error_with_its_line_and_key(self):
+        path = self.write("bad.yaml", "version: 1\npool:\n  capacity: 010\n  reserv: 1GiB\n"
+                          "exporter:\n  port: -1\n")
+        result = run("check-config", path)
+        self.expect_refused(result, f"{path}:3: pool.capacity: ", f"{path}:4: pool.reserv: ",
+                            f"{path}:6: exporter.port: ")
+
+    def test_unreadable(self):
+        self.expect_refused(run("check-config", self.folder / "missing"), "missing")
+        self.expect_refused(run("check-config", self.folder), str(self.folder))
+
+
+# A build without the exporter has no such commands, and so no such tests.
+if "demo" not in COMMANDS:
+    del Demo
+if "check-config" not in COMMANDS:
+    del CheckConfig
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

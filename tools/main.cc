@@ -1,0 +1,63 @@
+// The gpupool program: finds the command and runs it.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <sstream>
+#include <string>
+
+#include "tools/command_line.h"
+#include "tools/replay/command.h"
+#if GPUPOOL_TOOLS_EXPORTER
+#include "tools/check_config/command.h"
+#include "tools/demo/command.h"
+#endif
+
+namespace gpupool::tools {
+namespace {
+
+std::string version_text() {
+  return std::string("gpupool ") + GPUPOOL_TOOLS_VERSION +
+         " (CUDA backend: " + (GPUPOOL_TOOLS_CUDA ? "yes" : "no") +
+         ", exporter: " + (GPUPOOL_TOOLS_EXPORTER ? "yes" : "no") + ")";
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app("A GPU memory pool that can be watched");
+  app.name("gpupool");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_text());
+  app.failure_message(CLI::FailureMessage::simple);
+  Action action;
+  add_replay_command(app, action);
+#if GPUPOOL_TOOLS_EXPORTER
+  add_demo_command(app, action);
+  add_check_config_command(app, action);
+#endif
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    std::ostringstream text;
+    app.exit(help, text, text);
+    return print_result(text.str());
+  } catch (const CLI::ParseError& error) {
+    print_error(std::string(error.what()) + " (try --help)");
+    return ExitCode::usage;
+  }
+  return action();
+}
+
+}  // namespace
+}  // namespace gpupool::tools
+
+int main(int argc, char** argv) {
+  // A reader of our output that goes away is seen where we write, not by dying in silence.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return static_cast<int>(gpupool::tools::run(argc, argv));
+  } catch (const std::exception& error) {
+    // Ours: memory of the host ran out, or a bug. The user's mistakes are values, not exceptions.
+    std::fprintf(stderr, "gpupool: internal error: %s\n", error.what());
+    return static_cast<int>(gpupool::tools::ExitCode::internal_error);
+  }
+}

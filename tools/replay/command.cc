@@ -1,0 +1,155 @@
+#include "tools/replay/command.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "tools/replay/replay.h"
+#include "tools/replay/report.h"
+#include "tools/terminal/progress_bar.h"
+
+namespace gpupool::tools {
+namespace {
+
+constexpr std::uint64_t kMaxPasses = 1'000'000;
+constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
+
+struct Command {
+  ReplayOptions options;
+  double slack_percent = 0.5;
+  bool is_json = false;
+  std::vector<std::string> paths;
+};
+
+const std::map<std::string, DeviceChoice> kDevices = {{"sim", DeviceChoice::simulated},
+                                                      {"cuda", DeviceChoice::cuda},
+                                                      {"auto", DeviceChoice::automatic}};
+const std::map<std::string, Backing> kBackings = {{"vmm", Backing::vmm},
+                                                  {"cudamalloc", Backing::cudamalloc}};
+const std::map<std::string, Recycling> kRecyclings = {
+    {"eager", Recycling::eager}, {"pressure", Recycling::pressure}, {"off", Recycling::off}};
+
+/// An option whose value is one of a few words.
+template <class T>
+CLI::Option* add_choice(CLI::App& app, const std::string& name,
+                        const std::map<std::string, T>& choices, T& value,
+                        const std::string& help) {
+  std::string words;
+  for (const auto& choice : choices) words += (words.empty() ? "" : "|") + choice.first;
+  const auto take = [name, &choices, &value, words](const std::string& text) {
+    const auto found = choices.find(text);
+    if (found == choices.end()) {
+      throw CLI::ValidationError(name, "'" + text + "' is none of " + words);
+    }
+    value = found->second;
+  };
+  return app.add_option_function<std::string>(name, take, help)->type_name(words);
+}
+
+Result<std::vector<Trace>, Status> load_all(const std::vector<std::string>& paths) {
+  ProgressBar bar(stderr, paths.size());
+  std::vector<Trace> traces;
+  for (const std::string& path : paths) {
+    bar.update("reading " + path, traces.size());
+    Result<Trace, Status> trace = load_trace(path);
+    if (!trace.ok()) return trace.error();
+    traces.push_back(std::move(trace).value());
+  }
+  return traces;
+}
+
+Result<std::vector<PassResult>, ReplayFailure> play_all(const std::vector<Trace>& traces,
+                                                        Replayer& replayer, std::uint64_t passes) {
+  std::uint64_t total = 0;
+  for (const Trace& trace : traces) total += trace.operation_count * passes;
+  ProgressBar bar(stderr, total);
+  std::uint64_t done = 0;
+  const auto show = [&](const Trace& trace, std::uint64_t pass) {
+    bar.update(trace.name + ", pass " + std::to_string(pass) + " of " + std::to_string(passes),
+               done);
+    done += trace.operation_count;
+  };
+  std::vector<PassResult> all;
+  for (const Trace& trace : traces) {
+    Result<std::vector<PassResult>, ReplayFailure> results = replayer.play(trace, show);
+    if (!results.ok()) return results;
+    for (PassResult& result : results.value()) all.push_back(std::move(result));
+  }
+  return all;
+}
+
+ExitCode run(const Command& command) {
+  ReplayOptions options = command.options;
+  if (options.runtime.recycling != Recycling::off) {
+    print_error(std::string("recycling '") + to_string(options.runtime.recycling) +
+                "' is not available yet");
+    return ExitCode::usage;
+  }
+  options.runtime.slack = command.slack_percent / 100;
+  const Result<std::vector<Trace>, Status> traces = load_all(command.paths);
+  if (!traces.ok()) {
+    print_error(traces.error().message);
+    return ExitCode::usage;
+  }
+  // Held to the end: each trace opens the device anew, which is cheap while it is in use.
+  const Result<Device, Status> device = open_device(options.device, SimulatedTime::virtual_time);
+  if (!device.ok()) {
+    print_error(device.error().message);
+    return ExitCode::usage;
+  }
+  if (!device.value().notice.empty()) print_error(device.value().notice);
+  options.device =
+      device.value().simulated != nullptr ? DeviceChoice::simulated : DeviceChoice::cuda;
+
+  Replayer replayer(options);
+  const auto results = play_all(traces.value(), replayer, options.passes);
+  if (!results.ok()) {
+    print_error(results.error().message);
+    return results.error().code;
+  }
+  return print_result(command.is_json ? to_json(results.value())
+                                      : to_table(results.value(), options, replayer.setting(),
+                                                 inspect_terminal(stdout)));
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app, Action& action) {
+  CLI::App& replay = *app.add_subcommand(
+      "replay", "Play recorded allocation traces through a pool as fast as possible");
+  // Shared with the callbacks, which run while the line is parsed and after.
+  const auto command = std::make_shared<Command>();
+  ReplayOptions& options = command->options;
+  add_choice(replay, "--device", kDevices, options.device,
+             "Device to use (auto: a GPU where there is one)");
+  add_choice(replay, "--backend", kBackings, options.backing, "How the pool gets its memory");
+  add_choice(replay, "--recycling", kRecyclings, options.runtime.recycling,
+             "What is done with empty pages");
+  add_fraction(replay, "--slack", command->slack_percent, 0, 100,
+               "Pages held beyond the most that were occupied, in percent (default 0.5)");
+  add_size(
+      replay, "--capacity",
+      [command](std::uint64_t bytes) { command->options.capacity_bytes = bytes; },
+      "Most the pool may hold, such as 8GiB (default: the whole device)");
+  add_size(
+      replay, "--reserve",
+      [command](std::uint64_t bytes) { command->options.reserve_bytes = bytes; },
+      "Held from the start (default 0)");
+  add_number(replay, "--passes", options.passes, 1, kMaxPasses,
+             "Times each trace is played through the same pool (default 2)");
+  replay.add_flag("--completions", options.honour_completions,
+                  "Keep a block until its last use on another stream is complete");
+  add_number(replay, "--scale", options.scale, 1, kMaxScale,
+             "Multiply every size by this (default 1)");
+  add_number(replay, "--seed", options.seed, 0, UINT64_MAX, "Seed of --fault-rate (default 0)");
+  add_fraction(replay, "--fault-rate", options.fault_probability, 0, 1,
+               "Let create, map, set-access and cudaMalloc fail with this probability");
+  replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
+  replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
+      ->required();
+  replay.callback([command, &action] { action = [command] { return run(*command); }; });
+}
+
+}  // namespace gpupool::tools

@@ -1,0 +1,224 @@
+#include "tools/replay/replay.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "gpupool/clock.h"
+#include "gpupool/faulty_backend.h"
+#include "gpupool/pool.h"
+#include "tools/device/misuse_log.h"
+#include "tools/replay/plan.h"
+
+namespace gpupool::tools {
+namespace {
+
+constexpr double kSecondsPerNs = 1e-9;
+
+/// By slot: the stream of the last block that is allocated there, so of what a pass leaves.
+std::vector<std::uint16_t> last_streams(const std::vector<Step>& steps, std::uint32_t slot_count) {
+  std::vector<std::uint16_t> streams(slot_count, 0);
+  for (const Step& step : steps) {
+    if (step.kind == StepKind::allocate) streams[step.slot] = step.stream;
+  }
+  return streams;
+}
+
+/// The device, the pool and what goes with them, for one trace. Ends in the reverse order.
+class Session {
+ public:
+  /// Requires: `steps`, made from `trace`, outlive the session.
+  static Result<std::unique_ptr<Session>, Status> open(const Trace& trace,
+                                                       const std::vector<Step>& steps,
+                                                       const ReplayOptions& options);
+  ~Session() {
+    for (const StreamRef stream : streams_) pool_->release_stream(stream);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Pool& pool() { return *pool_; }
+  /// Plays the steps once; only the loop itself is timed.
+  PassResult play(std::uint64_t operations);
+  /// Frees what the pass left and empties the caches into the tiers below.
+  void end_pass();
+  /// Frees that the pool refused, and operations that the simulated device did: both 0, unless
+  /// something of ours is wrong.
+  std::string find_fault() const;
+
+ private:
+  explicit Session(const std::vector<Step>& steps) : steps_(steps) {}
+  Result<void, Status> open_pool(const ReplayOptions& options);
+  void advance(std::uint64_t ns) {
+    if (device_.simulated != nullptr) {
+      device_.simulated->advance_ns(ns);
+    } else {
+      clock_.advance_ns(ns);
+    }
+  }
+  void inject_faults(double probability);
+
+  const std::vector<Step>& steps_;
+  Device device_;
+  VirtualClock clock_;  // of the pool, on a GPU, whose own clock is real time
+  std::unique_ptr<FaultyBackend> faulty_;
+  std::unique_ptr<DeviceStreams> raw_streams_;
+  std::unique_ptr<Pool> pool_;
+  std::vector<StreamRef> streams_;
+  std::vector<void*> pointers_;  // by slot; nullptr where nothing is live
+  std::vector<std::uint16_t> last_streams_;
+  std::uint64_t refused_frees_ = 0;
+};
+
+Result<std::unique_ptr<Session>, Status> Session::open(const Trace& trace,
+                                                       const std::vector<Step>& steps,
+                                                       const ReplayOptions& options) {
+  std::unique_ptr<Session> session(new Session(steps));
+  Result<Device, Status> device = open_device(options.device, SimulatedTime::virtual_time);
+  if (!device.ok()) return device.error();
+  session->device_ = std::move(device).value();
+  auto raw_streams = DeviceStreams::create(session->device_, trace.streams);
+  if (!raw_streams.ok()) return raw_streams.error();
+  session->raw_streams_ = std::move(raw_streams).value();
+  if (const auto opened = session->open_pool(options); !opened.ok()) return opened.error();
+  session->pointers_.assign(trace.slot_count, nullptr);
+  session->last_streams_ = last_streams(steps, trace.slot_count);
+  // Only now, so that the faults hit the replay and not the pool's start.
+  session->inject_faults(options.fault_probability);
+  return session;
+}
+
+Result<void, Status> Session::open_pool(const ReplayOptions& options) {
+  PoolOptions pool_options;
+  if (options.capacity_bytes) pool_options.capacity = *options.capacity_bytes;
+  pool_options.reserve_bytes = options.reserve_bytes;
+  pool_options.backing = options.backing;
+  pool_options.runtime = options.runtime;
+  pool_options.misuse_handler = log_misuse;
+  if (device_.simulated == nullptr) pool_options.clock = &clock_;
+  if (options.fault_probability > 0) {
+    faulty_ = std::make_unique<FaultyBackend>(*device_.backend, options.seed);
+  }
+  Backend& backend = faulty_ != nullptr ? static_cast<Backend&>(*faulty_) : *device_.backend;
+  auto pool = Pool::create(backend, std::move(pool_options));
+  if (!pool.ok()) return pool.error();
+  pool_ = std::move(pool).value();
+  for (RawStream raw : raw_streams_->handles()) {
+    const Result<StreamRef> stream = pool_->adopt_stream(raw);
+    if (!stream.ok()) {
+      return Status{stream.error(),
+                    std::string("the pool did not take a stream: ") + to_string(stream.error())};
+    }
+    streams_.push_back(stream.value());
+  }
+  return {};
+}
+
+void Session::inject_faults(double probability) {
+  if (faulty_ == nullptr) return;
+  // As the driver fails: memory runs out when it is created, the rest is a driver's error.
+  faulty_->fail_at_random(BackendCall::create, probability, Error::out_of_memory);
+  faulty_->fail_at_random(BackendCall::allocate, probability, Error::out_of_memory);
+  faulty_->fail_at_random(BackendCall::map, probability, Error::backend_failure);
+  faulty_->fail_at_random(BackendCall::set_access, probability, Error::backend_failure);
+}
+
+PassResult Session::play(std::uint64_t operations) {
+  Pool& pool = *pool_;
+  void** const pointers = pointers_.data();
+  const StreamRef* const streams = streams_.data();
+  std::uint64_t failed = 0;
+  std::uint64_t refused = 0;
+
+  pool.reset_peaks();
+  const StatsV1 before = pool.stats();
+  const auto start = std::chrono::steady_clock::now();
+  for (const Step& step : steps_) {
+    switch (step.kind) {
+      case StepKind::allocate: {
+        const Result<void*> block = pool.allocate(step.amount, streams[step.stream]);
+        pointers[step.slot] = block.value();
+        if (!block.ok()) ++failed;
+        break;
+      }
+      case StepKind::free:
+        if (!pool.deallocate(pointers[step.slot], streams[step.stream])) ++refused;
+        pointers[step.slot] = nullptr;
+        break;
+      case StepKind::maintain:
+        advance(step.amount);
+        pool.maintain();
+        break;
+    }
+  }
+  const auto end = std::chrono::steady_clock::now();
+  const StatsV1 after = pool.stats();
+
+  refused_frees_ += refused;
+  PassResult result;
+  result.operations = operations;
+  result.failed = failed;
+  result.ns_per_op = std::chrono::duration<double, std::nano>(end - start).count() /
+                     static_cast<double>(operations);
+  result.hits = after.hits - before.hits;
+  result.misses = after.misses - before.misses;
+  result.fallbacks = after.fallbacks - before.fallbacks;
+  result.driver_calls = after.driver_calls - before.driver_calls;
+  result.driver_seconds = static_cast<double>(after.driver_ns - before.driver_ns) * kSecondsPerNs;
+  result.driver_wait_seconds =
+      static_cast<double>(after.driver_wait_ns - before.driver_wait_ns) * kSecondsPerNs;
+  result.peak_requested_bytes = after.peak_requested_bytes;
+  result.peak_held_bytes = after.peak_held_bytes;
+  result.largest_free_block_bytes = after.largest_free_block_at_peak_held_bytes;
+  return result;
+}
+
+void Session::end_pass() {
+  for (std::size_t slot = 0; slot < pointers_.size(); ++slot) {
+    if (pointers_[slot] == nullptr) continue;
+    if (!pool_->deallocate(pointers_[slot], streams_[last_streams_[slot]])) ++refused_frees_;
+    pointers_[slot] = nullptr;
+  }
+  pool_->drain_caches();
+}
+
+std::string Session::find_fault() const {
+  if (refused_frees_ != 0) {
+    return "the pool refused " + std::to_string(refused_frees_) + " frees of its own blocks";
+  }
+  if (device_.simulated != nullptr && device_.simulated->violation_count() != 0) {
+    return "the simulated device refused " + std::to_string(device_.simulated->violation_count()) +
+           " operations: " + device_.simulated->last_violation();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<PassResult>, ReplayFailure> Replayer::play(const Trace& trace,
+                                                              const PassHook& hook) {
+  const auto plan = make_plan(trace, {options_.honour_completions, options_.scale});
+  if (!plan.ok()) return ReplayFailure{ExitCode::usage, plan.error().message};
+  auto opened = Session::open(trace, plan.value(), options_);
+  if (!opened.ok()) return ReplayFailure{ExitCode::usage, opened.error().message};
+  Session& session = *opened.value();
+  setting_ = {session.pool().device().name, session.pool().stats().limit_bytes};
+
+  std::vector<PassResult> results;
+  for (std::uint64_t pass = 1; pass <= options_.passes; ++pass) {
+    hook(trace, pass);
+    PassResult result = session.play(trace.operation_count);
+    result.trace_path = trace.path;
+    result.trace_name = trace.name;
+    result.pass = pass;
+    result.trace_seconds = trace.seconds;
+    results.push_back(std::move(result));
+    session.end_pass();
+  }
+  if (const std::string fault = session.find_fault(); !fault.empty()) {
+    return ReplayFailure{ExitCode::internal_error, trace.path + ": " + fault};
+  }
+  return results;
+}
+
+}  // namespace gpupool::tools

@@ -1,0 +1,106 @@
+#include "tools/replay/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tools/terminal/table.h"
+#include "tools/terminal/units.h"
+
+namespace gpupool::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json to_json(const PassResult& result) {
+  return {{"trace", result.trace_path},
+          {"pass", result.pass},
+          {"operations", result.operations},
+          {"failed", result.failed},
+          {"ns_per_op", result.ns_per_op},
+          {"trace_seconds", or_null(result.trace_seconds)},
+          {"hits", result.hits},
+          {"misses", result.misses},
+          {"fallbacks", result.fallbacks},
+          {"driver_calls", result.driver_calls},
+          {"driver_seconds", result.driver_seconds},
+          {"driver_wait_seconds", result.driver_wait_seconds},
+          {"peak_requested_bytes", result.peak_requested_bytes},
+          {"peak_held_bytes", result.peak_held_bytes},
+          {"largest_free_block_bytes", result.largest_free_block_bytes},
+          {"smallest_capacity_bytes", or_null(result.smallest_capacity_bytes)}};
+}
+
+double ratio(std::uint64_t part, std::uint64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string ratio_or_dash(std::uint64_t part, std::uint64_t whole, double factor, int decimals) {
+  return whole == 0 ? "-" : fixed(ratio(part, whole) * factor, decimals);
+}
+
+std::vector<Column> columns() {
+  return {{"trace", true, false},           {"pass", false, false},
+          {"operations", false, false},     {"failed", false, false},
+          {"ns/op", false, true},           {"hit %", false, false},
+          {"fall-\nbacks", false, false},   {"driver\ncalls", false, true},
+          {"driver\nms", false, false},     {"wait\nms", false, false},
+          {"peak\nrequested", false, true}, {"peak\nheld", false, false},
+          {"ratio", false, false},          {"largest\nfree", false, false}};
+}
+
+std::vector<Cell> row(const PassResult& result, bool repeats_trace) {
+  constexpr double kMsPerSecond = 1e3;
+  return {{result.trace_name, repeats_trace ? Style::dim : Style::bold},
+          {std::to_string(result.pass)},
+          {grouped(result.operations)},
+          {grouped(result.failed), result.failed != 0 ? Style::red : Style::plain},
+          {fixed(result.ns_per_op, 1)},
+          {ratio_or_dash(result.hits, result.hits + result.misses, 100, 2)},
+          {grouped(result.fallbacks)},
+          {grouped(result.driver_calls)},
+          {fixed(result.driver_seconds * kMsPerSecond, 1)},
+          {fixed(result.driver_wait_seconds * kMsPerSecond, 1)},
+          {human_bytes(result.peak_requested_bytes)},
+          {human_bytes(result.peak_held_bytes)},
+          {ratio_or_dash(result.peak_held_bytes, result.peak_requested_bytes, 1, 3)},
+          {human_bytes(result.largest_free_block_bytes)}};
+}
+
+std::string heading(const ReplayOptions& options, const ReplaySetting& setting) {
+  std::string text = setting.device_name + ", limit " + human_bytes(setting.limit_bytes) + ", " +
+                     to_string(options.backing) + ", recycling " +
+                     to_string(options.runtime.recycling);
+  if (options.reserve_bytes != 0) text += ", reserve " + human_bytes(options.reserve_bytes);
+  if (options.scale != 1) text += ", sizes times " + std::to_string(options.scale);
+  if (options.honour_completions) text += ", completions honoured";
+  if (options.fault_probability > 0) {
+    text += ", faults with probability " + fixed(options.fault_probability, 4);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_json(const std::vector<PassResult>& results) {
+  Json array = Json::array();
+  for (const PassResult& result : results) array.push_back(to_json(result));
+  // File names need not be UTF-8, JSON must be.
+  return array.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string to_table(const std::vector<PassResult>& results, const ReplayOptions& options,
+                     const ReplaySetting& setting, const Terminal& terminal) {
+  Table table(columns());
+  std::string last_trace;
+  for (const PassResult& result : results) {
+    table.add_row(row(result, result.pass > 1 && result.trace_path == last_trace));
+    last_trace = result.trace_path;
+  }
+  return terminal.styled(heading(options, setting), Style::dim) + "\n\n" + table.render(terminal);
+}
+
+}  // namespace gpupool::tools
