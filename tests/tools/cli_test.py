@@ -139,7 +139,7 @@ class BadUsage(Case):
         ]
         for arguments, reason in cases:
             with self.subTest(arguments=arguments):
-                self.expect_refused(run("replay", "--device", "sim", *arguments, FSDP), reason)
+                self.expect_refused(run("replay", *arguments, FSDP), reason)
 
     def test_options_without_a_pool(self):
         self.expect_refused(run("replay", "--device", "sim", "--capacity", "8GiB", "--reserve",
