@@ -2,6 +2,13 @@
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    find_program(GPUPOOL_CCACHE ccache)
+    mark_as_advanced(GPUPOOL_CCACHE)
+    if(GPUPOOL_CCACHE)
+      set(CMAKE_CXX_COMPILER_LAUNCHER ${GPUPOOL_CCACHE})
+    endif()
+  endif()
 endif()
 
 # C++20, warnings (errors only where the preset sets GPUPOOL_WERROR), no compiler extensions.

@@ -53,7 +53,8 @@ struct SimulatedWork {
   /// SimulatedBackend::complete says so.
   std::uint64_t duration_ns = 0;
   bool until_completed = false;
-  /// Run by the device when the work completes.
+  /// Run by the device when the work completes. Like a host function on a card, it must not call
+  /// the backend.
   std::function<void()> body;
 };
 

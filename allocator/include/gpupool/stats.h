@@ -252,7 +252,7 @@ struct StatsV1 {
   std::uint8_t recycling = 0;
   std::uint8_t policy = 0;
   std::uint8_t backing = 0;
-  std::uint8_t reserved_ = 0;
+  std::uint8_t padding = 0;
   double slack = 0;
   double threshold_fragmentation_ratio = 0;
   std::uint64_t threshold_required_block_bytes = 0;

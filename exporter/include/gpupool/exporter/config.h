@@ -31,6 +31,8 @@ struct ExporterOptions {
   std::uint16_t port = kDefaultPort;
   /// How many ports from `port` upward are tried; 1 where a port was asked for.
   std::uint16_t port_count = 16;
+  /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
+  bool public_page = false;
 };
 
 struct Config {

@@ -1,0 +1,141 @@
+// A device's memory as one line of pages, some of them backed.
+//
+// Tiers above speak of units and pages by number; the arena turns them into addresses and back,
+// and gets and returns what is behind them. Two kinds: VmmArena (one address range, so that the
+// line is contiguous) and SegmentArena (cudaMalloc, contiguous only inside a segment).
+//
+//   held_bytes = sum of backed mappings + what a failed give-back left behind (stuck)
+//
+// A mapping is the smallest thing that can be given back: one physical handle or one segment.
+//
+// Thread safety, in two halves: back() and unback() make driver calls and run under the caller's
+// growth lock alone; everything else runs under the pool's lock. commit() and withdraw() are how
+// the first half's results become visible to the second.
+#ifndef GPUPOOL_ARENA_ARENA_H_
+#define GPUPOOL_ARENA_ARENA_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/driver.h"
+#include "base/lazy_array.h"
+#include "base/units.h"
+#include "gpupool/options.h"
+#include "gpupool/status.h"
+
+namespace gpupool::internal {
+
+/// Pages [first, first + count).
+struct PageSpan {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::uint64_t end() const noexcept { return first + count; }
+};
+
+/// A handle or segment and where it lies.
+struct Mapping {
+  PageSpan pages;
+  DeviceAddress address = 0;   // of its first page; 0: on no page any more
+  std::uint64_t bytes = 0;     // held from the driver for it
+  PhysicalHandle handle;       // VMM
+  DeviceAddress segment = 0;   // what cudaMalloc returned
+};
+
+class Arena {
+ public:
+  virtual ~Arena() = default;
+
+  /// True where neighbouring pages are neighbouring addresses, whatever mapping they belong to.
+  virtual bool is_contiguous() const noexcept = 0;
+  virtual DeviceAddress address_of(std::uint64_t unit) const noexcept = 0;
+  /// The unit that holds `address`, if a page of it is backed.
+  virtual std::optional<std::uint64_t> find_unit(DeviceAddress address) const noexcept = 0;
+
+  /// Gets memory from the driver for `pages`, which are unbacked and not being backed. All or
+  /// nothing: on an error what had been got is given back; what could not be is in `stuck`.
+  /// Never takes more than `budget_bytes`.
+  virtual Result<std::vector<Mapping>> back(PageSpan pages, std::uint64_t budget_bytes,
+                                            std::vector<Mapping>& stuck) = 0;
+  /// Gives `mapping` back. On an error it is as before. Memory that is off the line, but that the
+  /// driver would not take, is in `stuck`.
+  virtual Result<void> unback(const Mapping& mapping, std::vector<Mapping>& stuck) = 0;
+
+  /// Shows pages got by back().
+  void commit(const std::vector<Mapping>& mappings);
+  /// Hides a mapping that unback() has given, or is about to give, back.
+  void withdraw(const Mapping& mapping);
+  /// Keeps account of memory that the driver would not take back. What is on the line still
+  /// (address != 0) keeps its pages, which no run covers.
+  void keep_stuck(const std::vector<Mapping>& stuck);
+  /// What is stuck, to be tried again with unback() and then told by forget_stuck().
+  const std::vector<Mapping>& stuck() const noexcept { return stuck_; }
+  void forget_stuck(const Mapping& mapping);
+
+  /// Where `pages` pages could be backed: a hole that an earlier give-back left, or the end of
+  /// the line. Nothing where the line is used up.
+  std::optional<PageSpan> find_unbacked(std::uint64_t pages) const;
+  /// The unbacked stretches below the high-water mark, in order.
+  const std::vector<PageSpan>& holes() const noexcept { return holes_; }
+  /// One past the highest page ever backed.
+  std::uint64_t high_water() const noexcept { return high_water_; }
+  std::uint64_t page_capacity() const noexcept { return page_capacity_; }
+  bool is_backed(std::uint64_t page) const noexcept {
+    return page < high_water_ && table_[page].mapping != 0;
+  }
+  /// The mapping that `page` belongs to. Requires: is_backed(page).
+  const Mapping& mapping_of(std::uint64_t page) const noexcept;
+
+  std::uint64_t held_bytes() const noexcept { return held_bytes_; }
+  std::uint64_t stuck_bytes() const noexcept { return stuck_bytes_; }
+  /// Bytes of mappings beyond their pages, lost to alignment.
+  std::uint64_t overhead_bytes() const noexcept { return overhead_bytes_; }
+  std::uint64_t mapping_count() const noexcept { return mapping_count_; }
+  std::uint64_t pages_backed_total() const noexcept { return pages_backed_total_; }
+  std::uint64_t pages_returned_total() const noexcept { return pages_returned_total_; }
+  std::uint64_t metadata_bytes() const noexcept;
+  void check_invariants() const;
+
+ protected:
+  Arena(Driver& driver, std::uint64_t page_capacity);
+  bool reserve_tables();
+  /// A page or more left unbacked between mappings, so that they are never joined.
+  virtual std::uint64_t gap_pages() const noexcept = 0;
+  virtual void on_commit(const Mapping&) {}
+  virtual void on_withdraw(const Mapping&) {}
+
+  Driver& driver_;
+
+ private:
+  struct PageEntry {
+    std::uint32_t mapping = 0;  // index in mappings_ plus 1; 0: unbacked
+  };
+  void add_hole(PageSpan pages);
+  void remove_hole(PageSpan pages);
+
+  std::uint64_t page_capacity_;
+  LazyArray<PageEntry> table_;
+  std::vector<Mapping> mappings_;
+  std::vector<std::uint32_t> free_mappings_;
+  std::vector<PageSpan> holes_;  // disjoint, sorted, joined
+  std::vector<Mapping> stuck_;
+  std::uint64_t high_water_ = 0;
+  std::uint64_t held_bytes_ = 0;
+  std::uint64_t stuck_bytes_ = 0;
+  std::uint64_t overhead_bytes_ = 0;
+  std::uint64_t mapping_count_ = 0;
+  std::uint64_t pages_backed_total_ = 0;
+  std::uint64_t pages_returned_total_ = 0;
+};
+
+/// One range of addresses, eight times `limit_bytes` and a power of two (recycling spreads what is
+/// held over up to seven times its size), backed by physical handles mapped on demand.
+Result<std::unique_ptr<Arena>> make_vmm_arena(Driver& driver, std::uint64_t limit_bytes);
+
+/// Segments by cudaMalloc, for devices and buffers that cannot use VMM.
+Result<std::unique_ptr<Arena>> make_segment_arena(Driver& driver, std::uint64_t limit_bytes);
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_ARENA_ARENA_H_

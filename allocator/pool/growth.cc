@@ -1,0 +1,268 @@
+// Serving a request with the driver: growing the arena, or one allocation outside it.
+#include <algorithm>
+
+#include "base/check.h"
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::kPageBytes;
+using internal::kUnitBytes;
+using internal::kUnitsPerPage;
+using internal::MutexLock;
+using internal::PageSpan;
+
+namespace {
+
+/// Segments are taken at least this large, since what lies in different ones never joins; the
+/// exact need is tried where so much is not to be had.
+constexpr std::uint64_t kSegmentStepPages = 16;
+
+}  // namespace
+
+Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, const Shape& shape,
+                                          internal::StreamState* stream) {
+  const std::uint64_t wait_start = driver_.now_ns();
+  const auto waited = [&]() GPUPOOL_REQUIRES(mu_) {
+    counted_.driver_wait_ns += driver_.now_ns() - wait_start;
+  };
+  MutexLock growth(growth_mu_);
+  if (request.allocation_class == AllocationClass::contiguous) {
+    auto result = allocate_fallback(request, stream, FallbackReason::contiguous);
+    MutexLock lock(mu_);
+    waited();
+    return result;
+  }
+
+  Error error = Error::out_of_memory;
+  bool is_line_used_up = false;
+  MissReason reason = MissReason::cold;
+  // The second round does without the free run that the first counted on and that a thread
+  // without this lock may have taken meanwhile; what it grows by is enough alone.
+  for (const bool may_extend : {true, false}) {
+    std::optional<PageSpan> plan;
+    {
+      MutexLock lock(mu_);
+      // Whoever held the lock before may have grown for us; after a wait that is a miss all the
+      // same.
+      BlockRef block = take_shared(shape, stream->index());
+      if (may_extend) reason = reason_of_miss(shape, true);
+      if (block.exists()) {
+        waited();
+        ++counted_.misses;
+        ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
+        return hand_out(block, request, stream->index());
+      }
+      plan = plan_growth(shape.units_needed(), shape.align_units, stream->index(), may_extend);
+      is_line_used_up = !plan.has_value();
+      if (!plan.has_value()) break;
+      if (held_bytes() + plan->count * kPageBytes > limit_bytes_) break;
+      plan = with_growth_step(*plan);
+    }
+    auto grown = grow(*plan);
+    if (!grown.ok() && plan->count > divide_up(shape.units_needed(), kUnitsPerPage)) {
+      // The step was more than the device has: the exact need.
+      plan->count = divide_up(shape.units_needed(), kUnitsPerPage);
+      grown = grow(*plan);
+    }
+    if (!grown.ok()) {
+      error = grown.error();
+      break;
+    }
+    MutexLock lock(mu_);
+    const BlockRef block = take_shared(shape, stream->index());
+    if (!block.exists()) continue;
+    waited();
+    ++counted_.misses;
+    ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
+    emit({.kind = SlowPathEventKind::miss, .bytes = request.bytes, .miss_reason = reason});
+    void* pointer = hand_out(block, request, stream->index());
+    note_held();
+    return pointer;
+  }
+
+  {
+    MutexLock lock(mu_);
+    // What is too short for a chunk may still do for a small block by itself.
+    const auto units = static_cast<std::uint32_t>(internal::divide_up(request.bytes, kUnitBytes));
+    if (shape.tier != Tier::run) {
+      const BlockRef block = tiers_.take_run(units, 1, stream->index());
+      if (block.exists()) {
+        waited();
+        ++counted_.misses;
+        ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
+        return hand_out(block, request, stream->index());
+      }
+    }
+  }
+  if (is_line_used_up || error != Error::out_of_memory) {
+    auto result = allocate_fallback(
+        request, stream,
+        is_line_used_up ? FallbackReason::address_space : FallbackReason::arena_failed);
+    MutexLock lock(mu_);
+    waited();
+    return result;
+  }
+  retry_stuck();
+  refresh_device_memory();
+  MutexLock lock(mu_);
+  waited();
+  return fail(request, reason_of_miss(shape, false), error);
+}
+
+Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
+                                            internal::StreamState* stream, FallbackReason reason) {
+  // Room to begin at a boundary where the driver promises less than is asked for.
+  const std::uint64_t slack =
+      request.alignment > internal::kGranuleBytes ? request.alignment : 0;
+  const std::uint64_t bytes =
+      internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
+  {
+    MutexLock lock(mu_);
+    if (held_bytes() + bytes > limit_bytes_) {
+      return fail(request, MissReason::budget, Error::out_of_memory);
+    }
+  }
+  const auto allocation = driver_.allocate(bytes);
+  if (!allocation.ok()) refresh_device_memory();
+  MutexLock lock(mu_);
+  if (!allocation.ok()) return fail(request, MissReason::budget, allocation.error());
+
+  const DeviceAddress address =
+      internal::round_up(allocation.value(), std::max<std::uint64_t>(request.alignment, 1));
+  internal::Fallback& fallback = fallbacks_.add(address, allocation.value(), bytes);
+  count_live(fallback.block, request, stream->index(), bytes);
+  counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
+  ++counted_.misses;
+  ++counted_.misses_by_reason[static_cast<std::size_t>(MissReason::cold)];
+  ++counted_.fallbacks;
+  ++counted_.fallbacks_by_reason[static_cast<std::size_t>(reason)];
+  note_held();
+  emit({.kind = SlowPathEventKind::fallback, .bytes = bytes, .fallback_reason = reason});
+  return reinterpret_cast<void*>(address);
+}
+
+std::uint64_t Pool::Impl::usable_units_before(std::uint64_t unit, std::uint32_t align_units,
+                                              StreamIndex stream) const {
+  const internal::RunId id = tiers_.runs().free_before(unit);
+  if (id == 0 || !tiers_.runs().is_usable(id, stream)) return 0;
+  const std::uint64_t start = internal::round_up(tiers_.runs()[id].start, align_units);
+  return start < unit ? unit - start : 0;
+}
+
+std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32_t align_units,
+                                                StreamIndex stream, bool may_extend) const {
+  if (!arena_->is_contiguous() || !may_extend) {
+    return arena_->find_unbacked(internal::divide_up(units, kUnitsPerPage));
+  }
+  // Wherever unbacked pages touch free units, only the difference is needed: the fewest pages, the
+  // lowest address of equals.
+  std::optional<PageSpan> best;
+  const auto consider = [&](PageSpan pages) {
+    if (!best || pages.count < best->count) best = pages;
+  };
+  for (const PageSpan& hole : arena_->holes()) {
+    const std::uint64_t before =
+        usable_units_before(hole.first * kUnitsPerPage, align_units, stream);
+    const std::uint64_t inside = hole.count * kUnitsPerPage;
+    if (before + inside >= units) {
+      consider({hole.first, internal::divide_up(units - std::min<std::uint64_t>(before, units - 1),
+                                                kUnitsPerPage)});
+      continue;
+    }
+    const internal::RunId after = tiers_.runs().free_at(hole.end() * kUnitsPerPage);
+    if (after != 0 && tiers_.runs().is_usable(after, stream) &&
+        before + inside + tiers_.runs()[after].units >= units) {
+      consider(hole);
+    }
+  }
+  const std::uint64_t end = arena_->high_water();
+  const std::uint64_t before = usable_units_before(end * kUnitsPerPage, align_units, stream);
+  const std::uint64_t pages = internal::divide_up(
+      units - std::min<std::uint64_t>(before, units - 1), kUnitsPerPage);
+  if (end + pages <= arena_->page_capacity()) consider({end, pages});
+  return best;
+}
+
+PageSpan Pool::Impl::with_growth_step(PageSpan pages) const {
+  if (arena_->is_contiguous() || pages.count >= kSegmentStepPages) return pages;
+  if (held_bytes() + kSegmentStepPages * kPageBytes > limit_bytes_) return pages;
+  return arena_->find_unbacked(kSegmentStepPages).value_or(pages);
+}
+
+Result<void> Pool::Impl::grow(PageSpan pages) {
+  std::uint64_t budget = 0;
+  {
+    MutexLock lock(mu_);
+    budget = limit_bytes_ - std::min(limit_bytes_, held_bytes());
+  }
+  std::vector<internal::Mapping> stuck;
+  const auto mappings = arena_->back(pages, budget, stuck);
+  MutexLock lock(mu_);
+  arena_->keep_stuck(stuck);
+  if (!mappings.ok()) return mappings.error();
+  arena_->commit(mappings.value());
+  tiers_.runs().set_end(arena_->high_water() * kUnitsPerPage);
+  tiers_.runs().add(pages.first * kUnitsPerPage,
+                    static_cast<std::uint32_t>(pages.count * kUnitsPerPage));
+  const std::uint64_t bytes = pages.count * kPageBytes;
+  counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
+  emit({.kind = SlowPathEventKind::growth, .bytes = bytes});
+  return {};
+}
+
+std::uint64_t Pool::Impl::largest_growth_units(std::uint64_t pages) const {
+  if (pages == 0) return 0;
+  if (!arena_->is_contiguous()) {
+    return arena_->find_unbacked(pages).has_value() ? pages * kUnitsPerPage : 0;
+  }
+  // What plan_growth could make of `pages` pages, for a stream that has freed nothing.
+  std::uint64_t largest = 0;
+  for (const PageSpan& hole : arena_->holes()) {
+    std::uint64_t units = usable_units_before(hole.first * kUnitsPerPage, 1, internal::kAnybody) +
+                          std::min(hole.count, pages) * kUnitsPerPage;
+    if (pages >= hole.count) {
+      const internal::RunId after = tiers_.runs().free_at(hole.end() * kUnitsPerPage);
+      if (after != 0 && tiers_.runs().is_usable(after, internal::kAnybody)) {
+        units += tiers_.runs()[after].units;
+      }
+    }
+    largest = std::max(largest, units);
+  }
+  const std::uint64_t end = arena_->high_water();
+  const std::uint64_t room = std::min(pages, arena_->page_capacity() - end);
+  return std::max(largest, usable_units_before(end * kUnitsPerPage, 1, internal::kAnybody) +
+                               room * kUnitsPerPage);
+}
+
+MissReason Pool::Impl::reason_of_miss(const Shape& shape, bool served) const {
+  const std::uint64_t need = shape.units_needed() * kUnitBytes;
+  const std::uint64_t limit = limit_in_force();
+  const std::uint64_t headroom = limit - std::min(limit, held_bytes());
+  if (!served && free_bytes() + pending_bytes() + headroom < need) return MissReason::budget;
+  if (tiers_.runs().largest_units() * kUnitBytes >= need) return MissReason::pending;
+  if (free_bytes() >= need) return MissReason::fragmented;
+  if (served) return MissReason::cold;
+  // Room enough in sum, but part of it is free in pieces and part of it not backed.
+  return MissReason::fragmented;
+}
+
+void Pool::Impl::note_held() {
+  const std::uint64_t held = held_bytes();
+  peak_window_.note_held(held);
+  if (held <= counted_.peak_held_bytes) return;
+  counted_.peak_held_bytes = held;
+  counted_.largest_free_block_at_peak_held_bytes =
+      tiers_.runs().largest_ready_units() * kUnitBytes;
+}
+
+void Pool::Impl::refresh_device_memory() {
+  const auto memory = driver_.backend().memory_info();
+  if (!memory.ok()) return;  // the last reading stands, and its time says how old it is
+  MutexLock lock(mu_);
+  counted_.device_free_bytes = memory.value().free_bytes;
+  counted_.device_total_bytes = memory.value().total_bytes;
+  counted_.device_read_time_ns = clock_.now_ns();
+}
+
+}  // namespace gpupool

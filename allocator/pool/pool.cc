@@ -1,0 +1,268 @@
+// A pool's beginning and end, and the public methods, each one step to the implementation.
+#include "gpupool/pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "gpupool/size_text.h"
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::kPageBytes;
+using internal::MutexLock;
+
+namespace {
+
+bool is_label(std::string_view text) {
+  return !text.empty() && text.size() <= 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '.' || c == '-';
+         });
+}
+
+Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
+
+Status not_yet(std::string what) {
+  return {Error::not_supported, std::move(what) + " is not available yet"};
+}
+
+}  // namespace
+
+// The beginning.
+
+Result<void, Status> Pool::Impl::find_fault(const RuntimeOptions& options) {
+  if (options.recycling != Recycling::off) {
+    return not_yet(std::string("recycling '") + to_string(options.recycling) + "'");
+  }
+  if (options.policy != CrossStreamPolicy::when_done) {
+    return not_yet(std::string("policy '") + to_string(options.policy) + "'");
+  }
+  if (!(options.slack >= 0.0 && options.slack <= 1.0)) {
+    return invalid("slack: a fraction from 0 to 1");
+  }
+  const double ratio = options.thresholds.fragmentation_ratio;
+  if (!(ratio >= 0.0 && ratio <= 1.0)) {
+    return invalid("thresholds.fragmentation_ratio: from 0 to 1");
+  }
+  return {};
+}
+
+Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
+  if (!is_label(options.name)) return invalid("name: 1 to 64 of A-Z a-z 0-9 _ . -");
+  if (options.tags.size() > kMaxTags) return invalid("tags: at most 32");
+  for (std::size_t i = 0; i < options.tags.size(); ++i) {
+    const std::string& tag = options.tags[i];
+    if (!is_label(tag)) return invalid("tags: each 1 to 64 of A-Z a-z 0-9 _ . -");
+    if (std::find(options.tags.begin(), options.tags.begin() + static_cast<std::ptrdiff_t>(i),
+                  tag) != options.tags.begin() + static_cast<std::ptrdiff_t>(i)) {
+      return invalid("tags: '" + tag + "' is there twice");
+    }
+  }
+  if (options.watched_sizes.size() > kMaxWatchedSizes) return invalid("watched_sizes: at most 4");
+  return find_fault(options.runtime);
+}
+
+Pool::Impl::Impl(Backend& backend, PoolOptions options)
+    : options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : backend.clock()),
+      start_time_ns_(clock_.now_ns()),
+      driver_(backend, clock_, options_.observer),
+      streams_(backend),
+      tiers_(streams_, options_.watched_sizes),
+      large_cache_(tiers_.runs()) {}
+
+Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
+  const auto memory = driver_.backend().memory_info();
+  if (!memory.ok()) {
+    return Status{Error::backend_failure, "the device does not say how much memory it has"};
+  }
+  if (const auto* bytes = std::get_if<std::uint64_t>(&capacity)) {
+    if (*bytes < kPageBytes) return invalid("capacity: at least one page, 2MiB");
+    return *bytes;
+  }
+  const double fraction = std::get<double>(capacity);
+  if (!(fraction > 0.0 && fraction <= 1.0)) {
+    return invalid("capacity: a fraction above 0 and up to 1, or bytes");
+  }
+  const auto bytes = static_cast<std::uint64_t>(
+      std::floor(static_cast<double>(memory.value().free_bytes) * fraction));
+  const std::uint64_t limit = internal::round_down(bytes, kPageBytes);
+  if (limit == 0) return invalid("capacity: less than one page, 2MiB, of what the device has free");
+  return limit;
+}
+
+Result<void, Status> Pool::Impl::start() {
+  if (auto fault = find_fault(options_); !fault.ok()) return fault;
+  Backend& backend = driver_.backend();
+  if (kPageBytes % backend.granularity_bytes() != 0) {
+    return Status{Error::not_supported, "the device's page size does not divide 2MiB"};
+  }
+  const auto limit = limit_from(options_.capacity);
+  if (!limit.ok()) return limit.error();
+  limit_bytes_ = limit.value();
+  options_.reserve_bytes = internal::round_up(
+      std::min(options_.reserve_bytes, std::uint64_t{1} << 60), kPageBytes);
+  if (options_.reserve_bytes > limit_bytes_) {
+    return invalid("reserve: " + format_size(options_.reserve_bytes) +
+                   " is more than the capacity, " + format_size(limit_bytes_));
+  }
+  if (options_.backing == Backing::vmm && !backend.info().supports_vmm) {
+    return Status{Error::not_supported,
+                  "the device has no virtual memory management; use backing 'cudamalloc'"};
+  }
+  auto arena = options_.backing == Backing::vmm ? make_vmm_arena(driver_, limit_bytes_)
+                                                : make_segment_arena(driver_, limit_bytes_);
+  if (!arena.ok()) {
+    return Status{arena.error(), std::string("the range of addresses for ") +
+                                     format_size(limit_bytes_) + " cannot be reserved"};
+  }
+  arena_ = std::move(arena).value();
+  {
+    MutexLock lock(mu_);
+    if (!tiers_.reserve(arena_->page_capacity() * internal::kUnitsPerPage,
+                        limit_bytes_ / internal::kUnitBytes + internal::kUnitsPerPage)) {
+      return Status{Error::out_of_memory, "no host address space for the pool's tables"};
+    }
+    start_unix_ns_ = static_cast<std::uint64_t>(
+        std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
+  }
+  is_started_ = true;
+  refresh_device_memory();
+  if (options_.reserve_bytes > 0) {
+    MutexLock growth(growth_mu_);
+    const auto grown = grow({0, options_.reserve_bytes / kPageBytes});
+    if (!grown.ok()) {
+      return Status{grown.error(), "the reserve of " + format_size(options_.reserve_bytes) +
+                                       " cannot be had from the device"};
+    }
+    MutexLock lock(mu_);
+    note_held();
+  }
+  return {};
+}
+
+// The end.
+
+Pool::Impl::~Impl() {
+  if (is_started_) shut_down();
+}
+
+void Pool::Impl::shut_down() {
+  std::optional<MisuseReport> leak;
+  {
+    MutexLock lock(mu_);
+    if (counted_.live_blocks > 0) {
+      leak = count_misuse({.kind = Misuse::leak,
+                           .block_bytes = counted_.live_requested_bytes,
+                           .given = counted_.live_blocks});
+    }
+    // Unmapping does not wait for running work; what was freed but is not done must be.
+    streams_.synchronize();
+  }
+  if (leak.has_value()) report_misuse(*leak);
+
+  // From here on errors are of no use: the driver may be unloading at process exit, which gives
+  // everything back by itself.
+  MutexLock growth(growth_mu_);
+  MutexLock lock(mu_);
+  std::vector<internal::Mapping> stuck = arena_->stuck();
+  for (std::uint64_t page = 0; page < arena_->high_water();) {
+    if (!arena_->is_backed(page)) {
+      ++page;
+      continue;
+    }
+    const internal::Mapping mapping = arena_->mapping_of(page);
+    static_cast<void>(arena_->unback(mapping, stuck));
+    page = mapping.pages.end();
+  }
+  for (const internal::Mapping& mapping : stuck) {
+    std::vector<internal::Mapping> ignored;
+    if (mapping.address == 0) static_cast<void>(arena_->unback(mapping, ignored));
+  }
+  internal::Fallback fallback;
+  while (fallbacks_.take_any(fallback)) {
+    static_cast<void>(driver_.deallocate(fallback.allocation, fallback.bytes));
+  }
+}
+
+// The public methods.
+
+Result<std::unique_ptr<Pool>, Status> Pool::create(Backend& backend, PoolOptions options) {
+  auto impl = std::make_unique<Impl>(backend, std::move(options));
+  if (auto started = impl->start(); !started.ok()) return started.error();
+  return std::unique_ptr<Pool>(new Pool(std::move(impl)));
+}
+
+Pool::Pool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Pool::~Pool() = default;
+
+Result<StreamRef> Pool::adopt_stream(RawStream stream) { return impl_->adopt_stream(stream); }
+bool Pool::release_stream(StreamRef stream) { return impl_->release_stream(stream); }
+
+Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
+  AllocationRequest request;
+  request.bytes = bytes;
+  return impl_->allocate(request, stream.state());
+}
+Result<void*> Pool::allocate(const AllocationRequest& request, StreamRef stream) {
+  return impl_->allocate(request, stream.state());
+}
+Result<void*> Pool::allocate_raw(const AllocationRequest& request, RawStream stream) {
+  return impl_->allocate_raw(request, stream);
+}
+bool Pool::deallocate(void* pointer, StreamRef stream) {
+  return impl_->deallocate(pointer, kNoSize, stream.state());
+}
+bool Pool::deallocate(void* pointer, std::size_t bytes, StreamRef stream) {
+  return impl_->deallocate(pointer, bytes, stream.state());
+}
+bool Pool::deallocate_raw(void* pointer, std::size_t bytes, RawStream stream) {
+  return impl_->deallocate_raw(pointer, bytes, stream);
+}
+bool Pool::record_stream(void* pointer, StreamRef stream) {
+  return impl_->record_use(pointer, stream, true);
+}
+bool Pool::record_use(void* pointer, StreamRef stream) {
+  return impl_->record_use(pointer, stream, false);
+}
+bool Pool::note_dependency(StreamRef source, StreamRef destination) {
+  return impl_->note_dependency(source, destination);
+}
+
+Result<std::size_t> Pool::find_size(const void* pointer) const { return impl_->find_size(pointer); }
+Fit Pool::would_fit(std::size_t bytes, StreamRef stream) const {
+  return impl_->would_fit(bytes, stream);
+}
+StatsV1 Pool::stats() const { return impl_->stats(); }
+void Pool::visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const {
+  impl_->visit_blocks(visitor);
+}
+FailureReport Pool::last_failure() const { return impl_->last_failure(); }
+Result<Tag> Pool::find_tag(std::string_view name) const {
+  const auto& tags = impl_->options().tags;
+  const auto found = std::find(tags.begin(), tags.end(), name);
+  if (found == tags.end()) return Error::invalid_argument;
+  return Tag(static_cast<std::uint8_t>(found - tags.begin()));
+}
+const std::string& Pool::name() const noexcept { return impl_->options().name; }
+const std::vector<std::string>& Pool::tag_names() const noexcept { return impl_->options().tags; }
+const DeviceInfo& Pool::device() const noexcept { return impl_->device(); }
+RuntimeOptions Pool::runtime_options() const { return impl_->runtime_options(); }
+
+std::uint64_t Pool::trim(std::uint64_t target_held_bytes, TrimReason reason) {
+  return impl_->trim(target_held_bytes, reason);
+}
+Result<void, Status> Pool::reconfigure(const RuntimeOptions& options) {
+  return impl_->reconfigure(options);
+}
+MaintainReport Pool::maintain(std::chrono::nanoseconds budget) { return impl_->maintain(budget); }
+std::uint64_t Pool::drain_caches() { return impl_->drain_caches(); }
+void Pool::reset_peaks() { impl_->reset_peaks(); }
+void Pool::check_invariants() const { impl_->check_invariants(); }
+
+}  // namespace gpupool

@@ -1,0 +1,205 @@
+// The pool behind Pool: routes requests through the tiers, grows the arena, keeps the books.
+//
+// Two locks. `mu_` guards every structure and is never held across a call that waits for the
+// driver's memory management; `growth_mu_`, taken first, lets one thread at a time make such
+// calls (backing, giving back, fallbacks), so that a plan made under mu_ holds until it is
+// committed under mu_ again. Events are recorded and queried under mu_: 0.4 us, and they wait for
+// nothing.
+//
+// Split by what is done: allocate.cc, growth.cc, deallocate.cc, upkeep.cc, report.cc.
+#ifndef GPUPOOL_POOL_POOL_IMPL_H_
+#define GPUPOOL_POOL_POOL_IMPL_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "arena/arena.h"
+#include "backend/driver.h"
+#include "base/mutex.h"
+#include "cache/large_cache.h"
+#include "cache/small_cache.h"
+#include "gpupool/pool.h"
+#include "pool/fallbacks.h"
+#include "pool/peak_window.h"
+#include "pool/shape.h"
+#include "pool/shared_tiers.h"
+#include "stream/stream_table.h"
+
+namespace gpupool {
+
+class Pool::Impl {
+ public:
+  Impl(Backend& backend, PoolOptions options);
+  ~Impl();
+
+  /// The part of the start that can fail.
+  Result<void, Status> start();
+
+  Result<StreamRef> adopt_stream(RawStream raw);
+  bool release_stream(StreamRef stream);
+  Result<void*> allocate(const AllocationRequest& request, internal::StreamState* stream);
+  Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw);
+  bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
+  bool deallocate_raw(void* pointer, std::size_t bytes, RawStream raw);
+  bool record_use(void* pointer, StreamRef stream, bool at_free);
+  bool note_dependency(StreamRef source, StreamRef destination);
+
+  Result<std::size_t> find_size(const void* pointer) const;
+  Fit would_fit(std::size_t bytes, StreamRef stream) const;
+  StatsV1 stats() const;
+  void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
+  FailureReport last_failure() const;
+  RuntimeOptions runtime_options() const;
+  const PoolOptions& options() const noexcept { return options_; }
+  const DeviceInfo& device() const noexcept { return driver_.backend().info(); }
+
+  std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason);
+  Result<void, Status> reconfigure(const RuntimeOptions& options);
+  MaintainReport maintain(std::chrono::nanoseconds budget);
+  std::uint64_t drain_caches();
+  void reset_peaks();
+  void check_invariants() const;
+
+ private:
+  using BlockRef = internal::BlockRef;
+  using Shape = internal::Shape;
+  using StreamIndex = internal::StreamIndex;
+  using TicketSet = internal::TicketSet;
+
+  /// Where an address given by a caller leads.
+  struct Target {
+    BlockRef block;
+    internal::Fallback* fallback = nullptr;
+    bool is_start = false;
+    bool exists() const noexcept { return block.exists() || fallback != nullptr; }
+  };
+  /// A use of a block by another stream than the one that will free it.
+  struct ExtraUse {
+    internal::Ticket ticket;
+    bool at_free = false;  // the ticket is taken when the block is freed
+  };
+
+  // allocate.cc
+  std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
+  BlockRef take_cached(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_shared(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_after_reclaim(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream)
+      GPUPOOL_REQUIRES(mu_);
+  void count_live(internal::BlockRecord& record, const AllocationRequest& request,
+                  StreamIndex stream, std::uint64_t block_bytes) GPUPOOL_REQUIRES(mu_);
+  void count_request(std::size_t bytes) GPUPOOL_REQUIRES(mu_);
+  void count_hit(Tier tier) GPUPOOL_REQUIRES(mu_);
+  Error fail(const AllocationRequest& request, MissReason reason, Error error)
+      GPUPOOL_REQUIRES(mu_);
+
+  // growth.cc
+  Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
+                                internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
+                                  FallbackReason reason) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  std::optional<internal::PageSpan> plan_growth(std::uint32_t units, std::uint32_t align_units,
+                                                StreamIndex stream, bool may_extend) const
+      GPUPOOL_REQUIRES(mu_);
+  internal::PageSpan with_growth_step(internal::PageSpan pages) const GPUPOOL_REQUIRES(mu_);
+  Result<void> grow(internal::PageSpan pages) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t usable_units_before(std::uint64_t unit, std::uint32_t align_units,
+                                    StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t largest_growth_units(std::uint64_t pages) const GPUPOOL_REQUIRES(mu_);
+  MissReason reason_of_miss(const Shape& shape, bool served) const GPUPOOL_REQUIRES(mu_);
+  void note_held() GPUPOOL_REQUIRES(mu_);
+  void refresh_device_memory() GPUPOOL_EXCLUDES(mu_);
+
+  // deallocate.cc
+  Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
+  std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes,
+                                        internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
+  void count_dead(const internal::BlockRecord& record, std::uint64_t block_bytes)
+      GPUPOOL_REQUIRES(mu_);
+  bool put_cached(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  void uncache(BlockRef block) GPUPOOL_REQUIRES(mu_);
+  TicketSet tickets_at_free(const void* pointer, bool has_extra_uses, StreamIndex stream)
+      GPUPOOL_REQUIRES(mu_);
+  MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
+  void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
+  internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture)
+      GPUPOOL_EXCLUDES(mu_);
+
+  // upkeep.cc
+  std::uint64_t drain_small(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t drain_stream(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
+  void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
+  /// Closes epochs and looks what is complete; returns how many epochs newly are.
+  std::uint64_t complete_work() GPUPOOL_REQUIRES(mu_);
+  std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_);
+  void retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes)
+      GPUPOOL_REQUIRES(mu_);
+  std::uint64_t give_back(const std::vector<internal::RunId>& leaving)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  void shut_down();
+
+  // pool.cc
+  static Result<void, Status> find_fault(const RuntimeOptions& options);
+  static Result<void, Status> find_fault(const PoolOptions& options);
+  Result<std::uint64_t, Status> limit_from(const CapacityLimit& capacity) const;
+
+  // report.cc
+  std::uint64_t held_bytes() const GPUPOOL_REQUIRES(mu_) {
+    return arena_->held_bytes() + fallbacks_.bytes();
+  }
+  std::uint64_t limit_in_force() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t pending_bytes() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
+  void fill_bytes(StatsV1& stats) const GPUPOOL_REQUIRES(mu_);
+  void emit(SlowPathEvent event) const;
+  BlockInfo info_of(BlockRef block) const GPUPOOL_REQUIRES(mu_);
+  void visit_chunk(internal::ChunkId id, const std::function<void(const BlockInfo&)>& visitor) const
+      GPUPOOL_REQUIRES(mu_);
+  std::uint32_t tick_now() const {
+    return static_cast<std::uint32_t>((clock_.now_ns() - start_time_ns_) / internal::kTickNs);
+  }
+
+  PoolOptions options_;
+  const Clock& clock_;
+  const std::uint64_t start_time_ns_;
+  std::uint64_t start_unix_ns_ = 0;
+  internal::Driver driver_;
+
+  internal::Mutex growth_mu_;
+  mutable internal::Mutex mu_;
+  internal::StreamTable streams_ GPUPOOL_GUARDED_BY(mu_);
+  internal::SharedTiers tiers_ GPUPOOL_GUARDED_BY(mu_);
+  internal::LargeCache large_cache_ GPUPOOL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<internal::SmallCache>> small_caches_ GPUPOOL_GUARDED_BY(mu_);
+  internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
+  std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);
+  // Its structures are guarded by mu_; its driver calls run under growth_mu_ alone.
+  std::unique_ptr<internal::Arena> arena_;
+  std::uint64_t limit_bytes_ = 0;
+
+  // Books. The fields of `counted_` that are not named in report.cc are its own; the rest of
+  // StatsV1 is filled when it is asked for.
+  StatsV1 counted_ GPUPOOL_GUARDED_BY(mu_);
+  FailureReport last_failure_ GPUPOOL_GUARDED_BY(mu_);
+  internal::PeakWindow peak_window_ GPUPOOL_GUARDED_BY(mu_);
+  std::uint64_t waste_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  std::uint64_t cached_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  std::uint64_t leaving_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // empty, on their way to the driver
+  std::uint64_t next_aging_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  std::uint32_t tick_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  bool is_started_ = false;
+};
+
+}  // namespace gpupool
+
+#endif  // GPUPOOL_POOL_POOL_IMPL_H_

@@ -1,0 +1,277 @@
+// What a pool says of itself: statistics, the map of its blocks, and the check of its books.
+#include <algorithm>
+
+#include "base/check.h"
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::kPageBytes;
+using internal::kUnitBytes;
+using internal::kUnitsPerPage;
+using internal::MutexLock;
+
+std::uint64_t Pool::Impl::limit_in_force() const {
+  return std::min(limit_bytes_, held_bytes() + counted_.device_free_bytes);
+}
+
+std::uint64_t Pool::Impl::pending_bytes() const {
+  return tiers_.runs().pending_bytes() + tiers_.chunk_pending_bytes() + fallbacks_.pending_bytes();
+}
+
+std::uint64_t Pool::Impl::free_bytes() const {
+  return tiers_.runs().ready_bytes() + tiers_.chunk_free_bytes() - tiers_.chunk_pending_bytes() +
+         arena_->stuck_bytes() + leaving_bytes_;
+}
+
+std::uint64_t Pool::Impl::largest_satisfiable() const {
+  const std::uint64_t limit = limit_in_force();
+  const std::uint64_t headroom = limit - std::min(limit, held_bytes());
+  return std::max(tiers_.runs().largest_ready_units(),
+                  largest_growth_units(headroom / kPageBytes)) *
+         kUnitBytes;
+}
+
+void Pool::Impl::fill_bytes(StatsV1& stats) const {
+  stats.held_bytes = held_bytes();
+  stats.waste_bytes = waste_bytes_ + tiers_.slab_tail_bytes() + arena_->overhead_bytes();
+  stats.cached_bytes = cached_bytes_;
+  stats.pending_bytes = pending_bytes();
+  stats.free_bytes = free_bytes();
+  stats.fallback_bytes = fallbacks_.bytes();
+  stats.mapped_free_bytes = stats.free_bytes - arena_->stuck_bytes() - leaving_bytes_;
+  stats.limit_bytes = limit_bytes_;
+  stats.limit_in_force_bytes = limit_in_force();
+  stats.reserve_bytes = options_.reserve_bytes;
+  stats.address_range_bytes = arena_->page_capacity() * kPageBytes;
+  stats.address_range_used_bytes = arena_->high_water() * kPageBytes;
+  stats.largest_free_block_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
+  stats.largest_satisfiable_bytes = largest_satisfiable();
+
+  const std::uint64_t occupied = stats.live_requested_bytes + stats.waste_bytes +
+                                 stats.pending_bytes + stats.cached_bytes;
+  const std::uint64_t available =
+      stats.limit_in_force_bytes - std::min(stats.limit_in_force_bytes, occupied);
+  if (available > 0 && available >= stats.limit_in_force_bytes / 100) {
+    stats.fragmentation_ratio =
+        std::max(0.0, 1.0 - static_cast<double>(stats.largest_satisfiable_bytes) /
+                                static_cast<double>(available));
+  }
+  if (stats.mapped_free_bytes > 0) {
+    stats.raw_fragmentation_ratio = 1.0 - static_cast<double>(stats.largest_free_block_bytes) /
+                                              static_cast<double>(stats.mapped_free_bytes);
+  }
+  for (std::size_t i = 0; i < stats.watched_count; ++i) {
+    stats.watched[i].fits = stats.watched[i].bytes <= stats.largest_satisfiable_bytes;
+  }
+}
+
+StatsV1 Pool::Impl::stats() const {
+  MutexLock lock(mu_);
+  StatsV1 stats = counted_;
+  const std::uint64_t now = clock_.now_ns();
+  stats.time_ns = now;
+  stats.start_time_ns = start_time_ns_;
+  stats.start_unix_ns = start_unix_ns_;
+  tiers_.add_to(stats);
+  driver_.add_to(stats);
+  fill_bytes(stats);
+  const auto peaks = peak_window_.read(now);
+  stats.window_peak_requested_bytes = peaks.requested_bytes;
+  stats.window_peak_held_bytes = std::max(peaks.held_bytes, stats.held_bytes);
+  stats.metadata_bytes = tiers_.metadata_bytes() + arena_->metadata_bytes();
+  stats.segments = arena_->mapping_count() + fallbacks_.count();
+  stats.streams = streams_.stream_count();
+  stats.thread_caches = small_caches_.size();
+  stats.pages_mapped = arena_->pages_backed_total();
+  stats.pages_unmapped = arena_->pages_returned_total();
+  stats.epochs_closed = streams_.epochs_closed();
+  stats.events_recorded = streams_.epochs_closed();
+  stats.stream_mismatches = streams_.mismatches();
+  stats.tag_count = options_.tags.size();
+  stats.recycling = static_cast<std::uint8_t>(options_.runtime.recycling);
+  stats.policy = static_cast<std::uint8_t>(options_.runtime.policy);
+  stats.backing = static_cast<std::uint8_t>(options_.backing);
+  stats.slack = options_.runtime.slack;
+  stats.threshold_fragmentation_ratio = options_.runtime.thresholds.fragmentation_ratio;
+  stats.threshold_required_block_bytes = options_.runtime.thresholds.required_block_bytes;
+  return stats;
+}
+
+FailureReport Pool::Impl::last_failure() const {
+  MutexLock lock(mu_);
+  return last_failure_;
+}
+
+RuntimeOptions Pool::Impl::runtime_options() const {
+  MutexLock lock(mu_);
+  return options_.runtime;
+}
+
+Result<std::size_t> Pool::Impl::find_size(const void* pointer) const {
+  const auto address = reinterpret_cast<DeviceAddress>(pointer);
+  MutexLock lock(mu_);
+  const internal::BlockRecord* record = nullptr;
+  if (const auto unit = arena_->find_unit(address)) {
+    const auto found = tiers_.find(*unit, address % kUnitBytes);
+    if (found.block.exists() && found.is_start) record = &tiers_.record(found.block);
+  } else if (const internal::Fallback* fallback = fallbacks_.find(address)) {
+    if (fallback->address == address) record = &fallback->block;
+  }
+  if (record == nullptr ||
+      record->use.load(std::memory_order_acquire) != internal::BlockUse::live) {
+    return Error::invalid_argument;
+  }
+  return static_cast<std::size_t>(record->requested);
+}
+
+Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
+  if (bytes == 0) return Fit::now;
+  MutexLock lock(mu_);
+  AllocationRequest request;
+  request.bytes = bytes;
+  if (find_fault(request).has_value()) return Fit::no;
+  const StreamIndex index =
+      streams_.is_known(stream.state()) ? stream.state()->index() : internal::kAnybody;
+  const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
+  const internal::RunTable& runs = tiers_.runs();
+  const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
+                        : shape.tier == Tier::buddy ? tiers_.has_buddy(shape.units, index)
+                                                    : runs.find(shape.units, 1, index) != 0;
+  if (fits_now) return Fit::now;
+  const auto plan = plan_growth(shape.units_needed(), 1, index, true);
+  if (plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force()) {
+    return Fit::by_growth;
+  }
+  return runs.largest_units() >= shape.units_needed() ? Fit::after_pending : Fit::no;
+}
+
+// The map.
+
+BlockInfo Pool::Impl::info_of(BlockRef block) const {
+  const internal::BlockRecord& record = tiers_.record(block);
+  BlockInfo info;
+  info.address =
+      arena_->address_of(tiers_.unit_of(block)) + tiers_.byte_in_unit(block);
+  info.bytes = tiers_.bytes_of(block);
+  info.tier = tiers_.tier_of(block);
+  info.tag = Tag(record.tag);
+  info.stream_id = streams_.id_of(record.stream);
+  info.tick = record.tick * internal::kTickNs;
+  const bool is_live = record.use.load(std::memory_order_acquire) == internal::BlockUse::live;
+  info.state = is_live ? BlockState::live : BlockState::cached;
+  if (is_live) info.requested_bytes = record.requested;
+  return info;
+}
+
+void Pool::Impl::visit_chunk(internal::ChunkId id,
+                             const std::function<void(const BlockInfo&)>& visitor) const {
+  const internal::Chunk& chunk = tiers_.chunk(id);
+  BlockInfo gap;
+  gap.state = chunk.is_pending ? BlockState::pending : BlockState::free;
+  gap.stream_id = streams_.id_of(chunk.owner);
+  const auto show_gap = [&](Tier tier, std::uint64_t byte, std::uint64_t bytes) {
+    gap.tier = tier;
+    gap.address = arena_->address_of(chunk.start) + byte;
+    gap.bytes = bytes;
+    visitor(gap);
+  };
+  for (std::uint32_t unit = 0; unit < internal::kUnitsPerChunk;) {
+    if (const internal::SlabId slab_id = tiers_.slab_at(id, unit); slab_id != 0) {
+      const internal::Slab& slab = tiers_.slab(slab_id);
+      const std::uint64_t slot_bytes = slab.info().slot_bytes;
+      for (std::uint32_t slot = 0; slot < slab.info().slot_count; ++slot) {
+        const std::uint64_t byte = unit * kUnitBytes + slot * slot_bytes;
+        if (slab.is_taken(slot)) {
+          const auto granule = static_cast<std::uint32_t>(byte / internal::kGranuleBytes);
+          visitor(info_of({0, id, granule}));
+        } else {
+          show_gap(Tier::size_class, byte, slot_bytes);
+        }
+      }
+      unit += slab.info().slab_units;
+    } else if (chunk.block_units[unit] != 0) {
+      visitor(info_of({0, id, unit * internal::kGranulesPerUnit}));
+      unit += chunk.block_units[unit];
+    } else {
+      show_gap(Tier::buddy, unit * kUnitBytes, kUnitBytes);
+      ++unit;
+    }
+  }
+}
+
+void Pool::Impl::visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const {
+  MutexLock lock(mu_);
+  const internal::RunTable& runs = tiers_.runs();
+  const std::uint64_t end = arena_->high_water() * kUnitsPerPage;
+  for (std::uint64_t unit = 0; unit < end;) {
+    const internal::RunId id = arena_->is_backed(unit / kUnitsPerPage) ? runs.at(unit) : 0;
+    if (id == 0 || runs[id].kind == internal::RunKind::unused || runs[id].start != unit) {
+      unit = (unit / kUnitsPerPage + 1) * kUnitsPerPage;  // unbacked, or stuck
+      continue;
+    }
+    const internal::Run& run = runs[id];
+    if (run.kind == internal::RunKind::block) {
+      visitor(info_of({id, 0, 0}));
+    } else if (run.kind == internal::RunKind::chunk) {
+      visit_chunk(run.chunk, visitor);
+    } else if (run.kind == internal::RunKind::free) {
+      BlockInfo info;
+      info.address = arena_->address_of(unit);
+      info.bytes = run.units * kUnitBytes;
+      info.state = run.holder == internal::kAnybody ? BlockState::free : BlockState::pending;
+      if (run.tickets.count() > 0) info.stream_id = streams_.id_of(run.tickets[0].stream);
+      visitor(info);
+    }
+    unit = run.end();
+  }
+  for (const auto& [address, fallback] : fallbacks_.all()) {
+    BlockInfo info;
+    info.address = address;
+    info.bytes = fallback.bytes;
+    info.is_fallback = true;
+    info.state = fallback.is_pending ? BlockState::pending : BlockState::live;
+    if (!fallback.is_pending) info.requested_bytes = fallback.block.requested;
+    info.tag = Tag(fallback.block.tag);
+    info.stream_id = streams_.id_of(fallback.block.stream);
+    info.tick = fallback.block.tick * internal::kTickNs;
+    visitor(info);
+  }
+}
+
+// The books.
+
+void Pool::Impl::check_invariants() const {
+  std::uint64_t live = 0;
+  std::uint64_t live_bytes = 0;
+  std::uint64_t cached = 0;
+  visit_blocks([&](const BlockInfo& info) {
+    if (info.state == BlockState::live) {
+      ++live;
+      live_bytes += info.requested_bytes;
+    } else if (info.state == BlockState::cached) {
+      cached += info.bytes;
+    }
+  });
+  MutexLock lock(mu_);
+  streams_.check_invariants();
+  arena_->check_invariants();
+  tiers_.check_invariants();
+  StatsV1 stats = counted_;
+  fill_bytes(stats);
+  GPUPOOL_CHECK(live == stats.live_blocks && live_bytes == stats.live_requested_bytes);
+  GPUPOOL_CHECK(cached == stats.cached_bytes);
+  GPUPOOL_CHECK(stats.held_bytes == stats.live_requested_bytes + stats.waste_bytes +
+                                        stats.cached_bytes + stats.pending_bytes +
+                                        stats.free_bytes);
+  GPUPOOL_CHECK(stats.requests == stats.hits + stats.misses);
+  GPUPOOL_CHECK(stats.held_bytes <= stats.limit_bytes);
+}
+
+void Pool::Impl::emit(SlowPathEvent event) const {
+  if (options_.observer == nullptr) return;
+  event.time_ns = clock_.now_ns();
+  options_.observer->on_event(event);
+}
+
+}  // namespace gpupool

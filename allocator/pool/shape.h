@@ -1,0 +1,52 @@
+// Which tier serves a request, and what it takes there: the route of design in one function.
+//
+//   up to 32 KiB            a slot of a size class
+//   up to 128 KiB           a buddy block of whole units
+//   above, or strictly      a run of whole units
+//   aligned
+#ifndef GPUPOOL_POOL_SHAPE_H_
+#define GPUPOOL_POOL_SHAPE_H_
+
+#include <cstdint>
+
+#include "base/units.h"
+#include "gpupool/pool.h"
+#include "size_class/size_class.h"
+
+namespace gpupool::internal {
+
+struct Shape {
+  Tier tier = Tier::run;
+  SizeClass size_class = 0;      // slots
+  std::uint32_t units = 0;       // buddy blocks and runs
+  std::uint32_t align_units = 1;  // runs
+  std::uint64_t block_bytes = 0;
+
+  /// Units in a row that the arena must have for it.
+  std::uint32_t units_needed() const noexcept {
+    return tier == Tier::run ? units : kUnitsPerChunk;
+  }
+};
+
+/// Requires: 0 < bytes <= 2^48, alignment a power of two up to a page.
+constexpr Shape shape_of(std::uint64_t bytes, std::uint64_t alignment) {
+  Shape shape;
+  if (bytes <= kMaxSlotBytes && alignment <= kGranuleBytes) {
+    shape.tier = Tier::size_class;
+    shape.size_class = size_class_of(bytes);
+    shape.block_bytes = kSizeClasses[shape.size_class].slot_bytes;
+    return shape;
+  }
+  shape.units = static_cast<std::uint32_t>(divide_up(bytes, kUnitBytes));
+  shape.block_bytes = shape.units * kUnitBytes;
+  if (bytes <= kChunkBytes && alignment <= kUnitBytes) {
+    shape.tier = Tier::buddy;
+    return shape;
+  }
+  shape.align_units = static_cast<std::uint32_t>(divide_up(alignment, kUnitBytes));
+  return shape;
+}
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_POOL_SHAPE_H_

@@ -1,0 +1,326 @@
+#include "pool/shared_tiers.h"
+
+#include <bit>
+
+#include "base/check.h"
+
+namespace gpupool::internal {
+
+bool SharedTiers::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units) {
+  const std::uint64_t chunks = max_backed_units / kUnitsPerChunk + 2;
+  return runs_.reserve(unit_capacity, max_backed_units) && chunks_.reserve(chunks) &&
+         slabs_.reserve(chunks * 2);
+}
+
+void SharedTiers::know_stream(StreamIndex stream) {
+  runs_.know_stream(stream);
+  while (lists_.size() <= stream) lists_.push_back(std::make_unique<StreamLists>());
+}
+
+// Taking.
+
+BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream) {
+  SlabId id = 0;
+  auto& by_fullness = lists_[stream]->slabs[size_class];
+  for (std::size_t i = by_fullness.size(); i-- > 0 && id == 0;) id = by_fullness[i];
+  if (id == 0) id = make_slab(size_class, stream);
+  if (id == 0) return {};
+  Slab& slab = slabs_[id];
+  const std::uint32_t slot = slab.take();
+  change_free_bytes(chunks_[id / 2], 0 - std::uint64_t{slab.info().slot_bytes});
+  relist_slab(id);
+  const auto granules = static_cast<std::uint32_t>(slab.info().slot_bytes / kGranuleBytes);
+  return {0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * granules};
+}
+
+BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream) {
+  const ChunkId id = chunk_with_room(units, stream);
+  if (id == 0) return {};
+  Chunk& chunk = chunks_[id];
+  const std::uint32_t unit = find_buddy(chunk.free, units);
+  chunk.free &= ~unit_mask(unit, units);
+  chunk.block_units[unit] = static_cast<std::uint8_t>(units);
+  change_free_bytes(chunk, 0 - units * kUnitBytes);
+  relist_chunk(id);
+  return {0, id, unit * kGranulesPerUnit};
+}
+
+BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units,
+                               StreamIndex stream) {
+  return {runs_.take(units, align_units, stream, RunKind::block), 0, 0};
+}
+
+bool SharedTiers::has_slot(SizeClass size_class, StreamIndex stream) const {
+  if (stream < lists_.size()) {
+    for (const SlabId id : lists_[stream]->slabs[size_class]) {
+      if (id != 0) return true;
+    }
+  }
+  return has_buddy(kSizeClasses[size_class].slab_units, stream);
+}
+
+bool SharedTiers::has_buddy(std::uint32_t units, StreamIndex stream) const {
+  if (stream < lists_.size() && lists_[stream]->rooms >> units != 0) return true;
+  return runs_.find(kUnitsPerChunk, 1, stream) != 0;
+}
+
+// Putting back.
+
+void SharedTiers::put(BlockRef block, const TicketSet& tickets) {
+  if (block.is_run()) {
+    runs_.put(block.run, tickets);
+  } else {
+    put_in_chunk(block, tickets);
+  }
+}
+
+void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
+  Chunk& chunk = chunks_[block.chunk];
+  chunk.blocks[block.granule].use.store(BlockUse::none, std::memory_order_relaxed);
+  const bool foreign = is_foreign(tickets, chunk.owner);
+  chunk.tickets.add(tickets, streams_);
+  chunk.tickets.prune(streams_);
+  set_pending(block.chunk, !chunk.tickets.empty());
+
+  const std::uint32_t unit = block.granule / kGranulesPerUnit;
+  if (const SlabId id = slab_at(block.chunk, unit); id != 0) {
+    Slab& slab = slabs_[id];
+    const std::uint32_t granules =
+        block.granule - slab.first_unit() * kGranulesPerUnit;
+    slab.put(granules / static_cast<std::uint32_t>(slab.info().slot_bytes / kGranuleBytes),
+             foreign);
+    change_free_bytes(chunk, slab.info().slot_bytes);
+    if (slab.taken() == 0) {
+      end_slab(id);
+    } else {
+      relist_slab(id);
+    }
+  } else {
+    const std::uint32_t units = chunk.block_units[unit];
+    chunk.block_units[unit] = 0;
+    (foreign ? chunk.foreign : chunk.free) |= unit_mask(unit, units);
+    change_free_bytes(chunk, units * kUnitBytes);
+  }
+  if (chunk.is_empty()) {
+    end_chunk(block.chunk);
+  } else {
+    relist_chunk(block.chunk);
+  }
+}
+
+bool SharedTiers::is_foreign(const TicketSet& tickets, StreamIndex owner) const {
+  if (tickets.has_fence()) return true;
+  for (std::size_t i = 0; i < tickets.count(); ++i) {
+    if (tickets[i].stream != owner && !streams_.is_complete(tickets[i])) return true;
+  }
+  return false;
+}
+
+void SharedTiers::refresh() {
+  runs_.refresh();
+  for (ChunkId id = pending_; id != 0;) {
+    Chunk& chunk = chunks_[id];
+    const ChunkId next = chunk.pending_next;
+    chunk.tickets.prune(streams_);
+    const StreamIndex holder = chunk.tickets.holder();
+    if (holder == kAnybody || holder == chunk.owner) free_foreign(id);
+    if (holder == kAnybody) set_pending(id, false);
+    id = next;
+  }
+}
+
+void SharedTiers::free_foreign(ChunkId id) {
+  Chunk& chunk = chunks_[id];
+  chunk.free |= chunk.foreign;
+  chunk.foreign = 0;
+  relist_chunk(id);
+  for (SlabId slab = id * 2; slab < id * 2 + 2; ++slab) {
+    if (!slabs_[slab].is_active() || !slabs_[slab].has_foreign()) continue;
+    slabs_[slab].free_foreign();
+    relist_slab(slab);
+  }
+}
+
+// Chunks.
+
+ChunkId SharedTiers::chunk_with_room(std::uint32_t units, StreamIndex stream) {
+  const StreamLists& lists = *lists_[stream];
+  // The smallest room that is enough: chunks that are nearly full are filled first.
+  const std::uint64_t enough = lists.rooms >> units << units;
+  if (enough != 0) return lists.chunks[static_cast<std::size_t>(std::countr_zero(enough))];
+  return make_chunk(stream);
+}
+
+ChunkId SharedTiers::make_chunk(StreamIndex stream) {
+  const RunId run = runs_.take(kUnitsPerChunk, 1, stream, RunKind::chunk);
+  if (run == 0) return 0;
+  ChunkId id = unused_;
+  if (id != 0) {
+    unused_ = chunks_[id].next;
+  } else {
+    id = chunk_end_++;
+    GPUPOOL_CHECK(id < chunks_.size());
+  }
+  Chunk& chunk = chunks_[id];
+  chunk.run = run;
+  chunk.owner = stream;
+  chunk.free = ~UnitMask{0};
+  chunk.foreign = 0;
+  chunk.start = runs_[run].start;
+  chunk.free_bytes = 0;
+  chunk.tickets = runs_[run].tickets;
+  chunk.block_units = {};
+  chunk.previous = chunk.next = 0;
+  runs_.own_all_units(run);
+  runs_[run].chunk = id;
+  ++chunk_count_;
+  change_free_bytes(chunk, kChunkBytes);
+  set_pending(id, !chunk.tickets.empty());
+  relist_chunk(id);
+  return id;
+}
+
+void SharedTiers::end_chunk(ChunkId id) {
+  Chunk& chunk = chunks_[id];
+  set_pending(id, false);
+  unlist_chunk(id);
+  change_free_bytes(chunk, 0 - kChunkBytes);
+  runs_.put(chunk.run, chunk.tickets);
+  chunk.run = 0;
+  chunk.next = unused_;
+  unused_ = id;
+  --chunk_count_;
+}
+
+void SharedTiers::relist_chunk(ChunkId id) {
+  Chunk& chunk = chunks_[id];
+  const auto room = static_cast<std::uint8_t>(largest_buddy(chunk.free));
+  if (room == chunk.listed_room) return;
+  unlist_chunk(id);
+  if (room == 0) return;
+  StreamLists& lists = *lists_[chunk.owner];
+  ++chunks_by_room_[room];
+  chunk.listed_room = room;
+  chunk.previous = 0;
+  chunk.next = lists.chunks[room];
+  if (chunk.next != 0) chunks_[chunk.next].previous = id;
+  lists.chunks[room] = id;
+  lists.rooms |= std::uint64_t{1} << room;
+}
+
+void SharedTiers::unlist_chunk(ChunkId id) {
+  Chunk& chunk = chunks_[id];
+  if (chunk.listed_room == 0) return;
+  StreamLists& lists = *lists_[chunk.owner];
+  --chunks_by_room_[chunk.listed_room];
+  if (chunk.previous != 0) {
+    chunks_[chunk.previous].next = chunk.next;
+  } else {
+    lists.chunks[chunk.listed_room] = chunk.next;
+    if (chunk.next == 0) lists.rooms &= ~(std::uint64_t{1} << chunk.listed_room);
+  }
+  if (chunk.next != 0) chunks_[chunk.next].previous = chunk.previous;
+  chunk.listed_room = 0;
+}
+
+void SharedTiers::change_free_bytes(Chunk& chunk, std::uint64_t delta) {
+  // Unsigned arithmetic wraps both ways: a negative delta is 0 - bytes.
+  chunk.free_bytes += delta;
+  chunk_free_bytes_ += delta;
+  if (chunk.is_pending) chunk_pending_bytes_ += delta;
+}
+
+void SharedTiers::set_pending(ChunkId id, bool is_pending) {
+  Chunk& chunk = chunks_[id];
+  if (chunk.is_pending == is_pending) return;
+  chunk.is_pending = is_pending;
+  if (is_pending) {
+    chunk_pending_bytes_ += chunk.free_bytes;
+    chunk.pending_previous = 0;
+    chunk.pending_next = pending_;
+    if (pending_ != 0) chunks_[pending_].pending_previous = id;
+    pending_ = id;
+    return;
+  }
+  chunk_pending_bytes_ -= chunk.free_bytes;
+  if (chunk.pending_previous != 0) {
+    chunks_[chunk.pending_previous].pending_next = chunk.pending_next;
+  } else {
+    pending_ = chunk.pending_next;
+  }
+  if (chunk.pending_next != 0) {
+    chunks_[chunk.pending_next].pending_previous = chunk.pending_previous;
+  }
+}
+
+// Slabs.
+
+SlabId SharedTiers::make_slab(SizeClass size_class, StreamIndex stream) {
+  const std::uint32_t units = kSizeClasses[size_class].slab_units;
+  const ChunkId id = chunk_with_room(units, stream);
+  if (id == 0) return 0;
+  Chunk& chunk = chunks_[id];
+  const std::uint32_t unit = find_buddy(chunk.free, units);
+  chunk.free &= ~unit_mask(unit, units);
+  const SlabId slab = id * 2 + (unit == 0 ? 0 : 1);
+  slabs_[slab].start(size_class, unit);
+  ++slab_count_;
+  const std::uint64_t tail = slabs_[slab].tail_bytes();
+  slab_tail_bytes_ += tail;
+  change_free_bytes(chunk, 0 - tail);
+  relist_chunk(id);
+  relist_slab(slab);
+  return slab;
+}
+
+void SharedTiers::end_slab(SlabId id) {
+  Slab& slab = slabs_[id];
+  Chunk& chunk = chunks_[id / 2];
+  const UnitMask units = unit_mask(slab.first_unit(), slab.info().slab_units);
+  (slab.has_foreign() ? chunk.foreign : chunk.free) |= units;
+  unlist_slab(id);
+  slab_tail_bytes_ -= slab.tail_bytes();
+  change_free_bytes(chunk, slab.tail_bytes());
+  slab.end();
+  --slab_count_;
+}
+
+void SharedTiers::relist_slab(SlabId id) {
+  Slab& slab = slabs_[id];
+  const auto fullness = static_cast<std::uint8_t>(slab.fullness());
+  if (slab.is_listed && slab.has_free() && slab.listed_fullness == fullness) return;
+  unlist_slab(id);
+  if (!slab.has_free()) return;
+  SlabId& head = lists_[chunks_[id / 2].owner]->slabs[slab.size_class()][fullness];
+  slab.is_listed = true;
+  slab.listed_fullness = fullness;
+  slab.previous = 0;
+  slab.next = head;
+  if (head != 0) slabs_[head].previous = id;
+  head = id;
+}
+
+void SharedTiers::unlist_slab(SlabId id) {
+  Slab& slab = slabs_[id];
+  if (!slab.is_listed) return;
+  if (slab.previous != 0) {
+    slabs_[slab.previous].next = slab.next;
+  } else {
+    lists_[chunks_[id / 2].owner]->slabs[slab.size_class()][slab.listed_fullness] = slab.next;
+  }
+  if (slab.next != 0) slabs_[slab.next].previous = slab.previous;
+  slab.is_listed = false;
+}
+
+SlabId SharedTiers::slab_at(ChunkId chunk, std::uint32_t unit) const noexcept {
+  for (SlabId id = chunk * 2; id < chunk * 2 + 2; ++id) {
+    const Slab& slab = slabs_[id];
+    if (slab.is_active() && unit >= slab.first_unit() &&
+        unit < slab.first_unit() + slab.info().slab_units) {
+      return id;
+    }
+  }
+  return 0;
+}
+
+}  // namespace gpupool::internal

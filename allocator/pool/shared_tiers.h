@@ -1,0 +1,127 @@
+// Tiers T1 to T3 together: what all streams share below the caches. Takes blocks out of slabs,
+// chunks and runs for a stream, and puts them back with the tickets of who may still use them.
+//
+//   free bytes in chunks = sum of Chunk::free_bytes;   pending = of chunks with unfinished tickets
+//   a chunk that is wholly free goes back to the runs, with its tickets
+//
+// Thread safety: under the pool's lock. Cost: O(1) for slots and buddy blocks while the stream has
+// room in a chunk, O(log runs) else; no memory from the heap once a stream is known.
+#ifndef GPUPOOL_POOL_SHARED_TIERS_H_
+#define GPUPOOL_POOL_SHARED_TIERS_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/lazy_array.h"
+#include "buddy/chunk.h"
+#include "gpupool/stats.h"
+#include "pool/block_ref.h"
+#include "runs/run_table.h"
+#include "size_class/slab.h"
+#include "stream/stream_table.h"
+
+namespace gpupool::internal {
+
+class SharedTiers {
+ public:
+  SharedTiers(StreamTable& streams, const std::vector<std::uint64_t>& watched_sizes)
+      : streams_(streams), runs_(streams, watched_sizes) {}
+
+  bool reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units);
+  void know_stream(StreamIndex stream);
+
+  // Each gives a block whose record is not live yet, or one that does not exist.
+  BlockRef take_slot(SizeClass size_class, StreamIndex stream);
+  BlockRef take_buddy(std::uint32_t units, StreamIndex stream);
+  BlockRef take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream);
+  void put(BlockRef block, const TicketSet& tickets);
+  /// Whether the take of that kind would give a block now. `stream` may be one never seen.
+  bool has_slot(SizeClass size_class, StreamIndex stream) const;
+  bool has_buddy(std::uint32_t units, StreamIndex stream) const;
+  /// After work has become complete.
+  void refresh();
+
+  /// What lies at a byte of the arena.
+  struct Found {
+    BlockRef block;         // that starts there or covers it; may not exist
+    bool is_start = false;  // the byte is the block's first
+  };
+  Found find(std::uint64_t unit, std::uint64_t byte_in_unit) const;
+  /// The block that covers `unit`, by looking at every run: for reports of misuse.
+  Found find_slowly(std::uint64_t unit, std::uint64_t byte_in_unit) const;
+
+  BlockRecord& record(BlockRef block) noexcept {
+    return block.is_run() ? runs_[block.run].block : chunks_[block.chunk].blocks[block.granule];
+  }
+  const BlockRecord& record(BlockRef block) const noexcept {
+    return block.is_run() ? runs_[block.run].block : chunks_[block.chunk].blocks[block.granule];
+  }
+  std::uint64_t bytes_of(BlockRef block) const noexcept;
+  Tier tier_of(BlockRef block) const noexcept;
+  /// First unit, and the byte in it.
+  std::uint64_t unit_of(BlockRef block) const noexcept;
+  std::uint64_t byte_in_unit(BlockRef block) const noexcept {
+    return block.is_run() ? 0 : block.granule % kGranulesPerUnit * kGranuleBytes;
+  }
+
+  RunTable& runs() noexcept { return runs_; }
+  const RunTable& runs() const noexcept { return runs_; }
+  LazyArray<Chunk>& chunks() noexcept { return chunks_; }
+  const Chunk& chunk(ChunkId id) const noexcept { return chunks_[id]; }
+  const Slab& slab(SlabId id) const noexcept { return slabs_[id]; }
+  /// The slab that covers a unit of a chunk, 0 if none does.
+  SlabId slab_at(ChunkId chunk, std::uint32_t unit) const noexcept;
+
+  std::uint64_t chunk_free_bytes() const noexcept { return chunk_free_bytes_; }
+  std::uint64_t chunk_pending_bytes() const noexcept { return chunk_pending_bytes_; }
+  std::uint64_t slab_tail_bytes() const noexcept { return slab_tail_bytes_; }
+  std::uint64_t metadata_bytes() const noexcept;
+  void add_to(StatsV1& stats) const;
+  void check_invariants() const;
+
+ private:
+  /// Where one stream has room: slabs by class and fullness, chunks by their largest free buddy.
+  struct StreamLists {
+    std::array<std::array<SlabId, 4>, kSizeClassCount> slabs{};
+    std::array<ChunkId, kUnitsPerChunk + 1> chunks{};
+    std::uint64_t rooms = 0;  // bit r: chunks[r] is not empty
+  };
+
+  ChunkId make_chunk(StreamIndex stream);
+  void end_chunk(ChunkId id);
+  ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream);
+  void relist_chunk(ChunkId id);
+  void unlist_chunk(ChunkId id);
+  SlabId make_slab(SizeClass size_class, StreamIndex stream);
+  void end_slab(SlabId id);
+  void relist_slab(SlabId id);
+  void unlist_slab(SlabId id);
+  void put_in_chunk(BlockRef block, const TicketSet& tickets);
+  bool is_foreign(const TicketSet& tickets, StreamIndex owner) const;
+  void free_foreign(ChunkId id);
+  void change_free_bytes(Chunk& chunk, std::uint64_t delta);
+  void set_pending(ChunkId id, bool is_pending);
+  Found find_in_chunk(ChunkId id, std::uint32_t unit, std::uint64_t byte_in_unit) const;
+  void check_chunk(ChunkId id) const;
+
+  StreamTable& streams_;
+  RunTable runs_;
+  LazyArray<Chunk> chunks_;
+  LazyArray<Slab> slabs_;
+  std::vector<std::unique_ptr<StreamLists>> lists_;
+  ChunkId unused_ = 0;   // list of chunk records, through `next`
+  ChunkId pending_ = 0;  // list through pending_next
+  ChunkId chunk_end_ = 1;
+  std::uint64_t chunk_count_ = 0;
+  std::uint64_t slab_count_ = 0;
+  std::uint64_t chunk_free_bytes_ = 0;
+  std::uint64_t chunk_pending_bytes_ = 0;
+  std::uint64_t slab_tail_bytes_ = 0;
+  std::array<std::uint64_t, kUnitsPerChunk + 1> chunks_by_room_{};  // listed ones
+};
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_POOL_SHARED_TIERS_H_

@@ -1,0 +1,140 @@
+// What the shared tiers say of themselves: where a byte lies, sizes, statistics, invariants.
+#include <bit>
+
+#include "base/check.h"
+#include "pool/shared_tiers.h"
+
+namespace gpupool::internal {
+
+std::uint64_t SharedTiers::bytes_of(BlockRef block) const noexcept {
+  if (block.is_run()) return runs_[block.run].units * kUnitBytes;
+  const std::uint32_t unit = block.granule / kGranulesPerUnit;
+  if (const SlabId id = slab_at(block.chunk, unit); id != 0) return slabs_[id].info().slot_bytes;
+  return chunks_[block.chunk].block_units[unit] * kUnitBytes;
+}
+
+Tier SharedTiers::tier_of(BlockRef block) const noexcept {
+  if (block.is_run()) return Tier::run;
+  return slab_at(block.chunk, block.granule / kGranulesPerUnit) != 0 ? Tier::size_class
+                                                                     : Tier::buddy;
+}
+
+std::uint64_t SharedTiers::unit_of(BlockRef block) const noexcept {
+  if (block.is_run()) return runs_[block.run].start;
+  return chunks_[block.chunk].start + block.granule / kGranulesPerUnit;
+}
+
+SharedTiers::Found SharedTiers::find(std::uint64_t unit, std::uint64_t byte_in_unit) const {
+  const RunId id = runs_.at(unit);
+  if (id == 0) return {};
+  const Run& run = runs_[id];
+  if (unit < run.start || unit >= run.end()) return {};
+  if (run.kind == RunKind::block) {
+    return {{id, 0, 0}, unit == run.start && byte_in_unit == 0};
+  }
+  if (run.kind != RunKind::chunk) return {};
+  return find_in_chunk(run.chunk, static_cast<std::uint32_t>(unit - run.start), byte_in_unit);
+}
+
+SharedTiers::Found SharedTiers::find_slowly(std::uint64_t unit, std::uint64_t byte_in_unit) const {
+  for (RunId id = 1; id < runs_.id_end(); ++id) {
+    const Run& run = runs_[id];
+    if (run.kind == RunKind::block && unit >= run.start && unit < run.end()) {
+      return {{id, 0, 0}, unit == run.start && byte_in_unit == 0};
+    }
+  }
+  return find(unit, byte_in_unit);
+}
+
+SharedTiers::Found SharedTiers::find_in_chunk(ChunkId id, std::uint32_t unit,
+                                              std::uint64_t byte_in_unit) const {
+  if (const SlabId slab_id = slab_at(id, unit); slab_id != 0) {
+    const Slab& slab = slabs_[slab_id];
+    const std::uint32_t slot_bytes = slab.info().slot_bytes;
+    const std::uint64_t byte = (unit - slab.first_unit()) * kUnitBytes + byte_in_unit;
+    const auto slot = static_cast<std::uint32_t>(byte / slot_bytes);
+    if (!slab.is_taken(slot)) return {};
+    const auto granules = static_cast<std::uint32_t>(slot_bytes / kGranuleBytes);
+    return {{0, id, slab.first_unit() * kGranulesPerUnit + slot * granules},
+            byte % slot_bytes == 0};
+  }
+  const Chunk& chunk = chunks_[id];
+  for (std::uint32_t head = unit + 1; head-- > 0;) {
+    if (chunk.block_units[head] == 0) continue;
+    if (head + chunk.block_units[head] <= unit) return {};
+    return {{0, id, head * kGranulesPerUnit}, head == unit && byte_in_unit == 0};
+  }
+  return {};
+}
+
+std::uint64_t SharedTiers::metadata_bytes() const noexcept {
+  return runs_.metadata_bytes() + chunk_end_ * (sizeof(Chunk) + 2 * sizeof(Slab)) +
+         lists_.size() * sizeof(StreamLists);
+}
+
+void SharedTiers::add_to(StatsV1& stats) const {
+  runs_.add_to(stats);
+  stats.chunks = chunk_count_;
+  stats.slabs = slab_count_;
+  for (std::uint32_t room = 1; room < chunks_by_room_.size(); ++room) {
+    stats.free_buddies_by_log2[log2_floor(room * kUnitBytes)] += chunks_by_room_[room];
+  }
+}
+
+void SharedTiers::check_invariants() const {
+  runs_.check_invariants();
+  std::uint64_t chunks = 0;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t pending_bytes = 0;
+  std::uint64_t slabs = 0;
+  std::uint64_t tails = 0;
+  for (ChunkId id = 1; id < chunk_end_; ++id) {
+    const Chunk& chunk = chunks_[id];
+    if (chunk.run == 0) continue;
+    check_chunk(id);
+    ++chunks;
+    free_bytes += chunk.free_bytes;
+    if (chunk.is_pending) pending_bytes += chunk.free_bytes;
+    for (SlabId slab = id * 2; slab < id * 2 + 2; ++slab) {
+      if (!slabs_[slab].is_active()) continue;
+      ++slabs;
+      tails += slabs_[slab].tail_bytes();
+    }
+  }
+  GPUPOOL_CHECK(chunks == chunk_count_ && slabs == slab_count_ && tails == slab_tail_bytes_);
+  GPUPOOL_CHECK(free_bytes == chunk_free_bytes_ && pending_bytes == chunk_pending_bytes_);
+}
+
+void SharedTiers::check_chunk(ChunkId id) const {
+  const Chunk& chunk = chunks_[id];
+  const Run& run = runs_[chunk.run];
+  GPUPOOL_CHECK(run.kind == RunKind::chunk && run.chunk == id && run.start == chunk.start);
+  GPUPOOL_CHECK(run.units == kUnitsPerChunk && !chunk.is_empty());
+  GPUPOOL_CHECK((chunk.free & chunk.foreign) == 0);
+  GPUPOOL_CHECK(chunk.listed_room == largest_buddy(chunk.free));
+  GPUPOOL_CHECK(chunk.is_pending == !chunk.tickets.empty());
+  UnitMask used = chunk.free | chunk.foreign;
+  std::uint64_t bytes = static_cast<std::uint64_t>(std::popcount(used)) * kUnitBytes;
+  for (SlabId slab_id = id * 2; slab_id < id * 2 + 2; ++slab_id) {
+    const Slab& slab = slabs_[slab_id];
+    if (!slab.is_active()) continue;
+    slab.check_invariants();
+    const UnitMask units = unit_mask(slab.first_unit(), slab.info().slab_units);
+    GPUPOOL_CHECK((used & units) == 0 && slab.taken() > 0);
+    GPUPOOL_CHECK(slab.is_listed == slab.has_free());
+    used |= units;
+    bytes += slab.free_bytes();
+  }
+  for (std::uint32_t unit = 0; unit < kUnitsPerChunk; ++unit) {
+    if (chunk.block_units[unit] == 0) continue;
+    const UnitMask units = unit_mask(unit, chunk.block_units[unit]);
+    GPUPOOL_CHECK((used & units) == 0);
+    used |= units;
+  }
+  GPUPOOL_CHECK(used == ~UnitMask{0} && bytes == chunk.free_bytes);
+  for (std::uint32_t unit = 0; unit < kUnitsPerChunk; ++unit) {
+    GPUPOOL_CHECK(runs_.at(chunk.start + unit) == chunk.run);
+  }
+}
+
+}  // namespace gpupool::internal

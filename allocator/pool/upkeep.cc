@@ -1,0 +1,318 @@
+// What keeps a pool in shape besides allocating: streams coming and going, caches given back,
+// completed work noticed, memory returned to the driver.
+#include <algorithm>
+
+#include "base/check.h"
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::kPageBytes;
+using internal::kUnitsPerPage;
+using internal::MutexLock;
+using internal::MutexUnlock;
+using internal::RunId;
+using internal::SmallCache;
+
+namespace {
+
+/// Cached blocks that nobody took for this long go back to the shared tiers.
+constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
+/// How old the device's free memory, as reported, may get.
+constexpr std::uint64_t kDeviceReadNs = 100'000'000;
+
+}  // namespace
+
+Result<StreamRef> Pool::Impl::adopt_stream(RawStream raw) {
+  internal::StreamState* state = find_or_adopt(raw, nullptr);
+  if (state == nullptr) return Error::backend_failure;
+  return StreamRef(state);
+}
+
+bool Pool::Impl::release_stream(StreamRef stream) {
+  std::optional<MisuseReport> misuse;
+  {
+    MutexLock lock(mu_);
+    if (!streams_.is_known(stream.state())) {
+      misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
+    } else {
+      const StreamIndex index = stream.state()->index();
+      drain_stream(index);
+      // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
+      for (auto& [pointer, uses] : extra_uses_) {
+        for (ExtraUse& use : uses) {
+          if (!use.at_free || use.ticket.stream != index) continue;
+          use = {streams_.ticket(index), false};
+        }
+      }
+      streams_.release(stream.state());
+    }
+  }
+  if (misuse.has_value()) report_misuse(*misuse);
+  return !misuse.has_value();
+}
+
+bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
+  MutexLock lock(mu_);
+  if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
+  // An event after what the source freed: its completion is then known as soon as may be.
+  return streams_.close_epoch(source.state()->index());
+}
+
+// Caches.
+
+std::uint64_t Pool::Impl::drain_small(StreamIndex stream) {
+  SmallCache& cache = *small_caches_[stream];
+  std::uint64_t moved = 0;
+  for (std::size_t bin = 0; bin < SmallCache::kBinCount && cache.bytes() > 0; ++bin) {
+    while (const std::uint32_t code = cache.peek(bin)) {
+      const BlockRef block = BlockRef::from_code(code);
+      const std::uint64_t bytes = tiers_.bytes_of(block);
+      cache.take(bin, bytes);
+      uncache(block);
+      put_shared(block, stream);
+      moved += bytes;
+    }
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::drain_stream(StreamIndex stream) {
+  std::uint64_t moved = drain_small(stream);
+  while (const RunId run = large_cache_.take_of(stream)) {
+    const BlockRef block{run, 0, 0};
+    moved += tiers_.bytes_of(block);
+    uncache(block);
+    put_shared(block, stream);
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::drain_all() {
+  std::uint64_t moved = 0;
+  for (StreamIndex i = 0; i < small_caches_.size(); ++i) moved += drain_small(i);
+  while (const RunId run = large_cache_.take_oldest()) {
+    const BlockRef block{run, 0, 0};
+    moved += tiers_.bytes_of(block);
+    uncache(block);
+    put_shared(block, tiers_.record(block).stream);
+  }
+  if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
+  return moved;
+}
+
+void Pool::Impl::age_caches(std::uint64_t now_ns) {
+  if (now_ns < next_aging_ns_) return;
+  next_aging_ns_ = now_ns + kCacheAgeNs;
+  for (StreamIndex i = 0; i < small_caches_.size(); ++i) {
+    if (!small_caches_[i]->was_touched()) {
+      drain_small(i);
+      small_caches_[i]->was_touched();
+    }
+  }
+  constexpr auto kAgeTicks = static_cast<std::uint32_t>(kCacheAgeNs / internal::kTickNs);
+  while (const RunId oldest = large_cache_.oldest()) {
+    const BlockRef block{oldest, 0, 0};
+    if (tick_ - tiers_.record(block).tick < kAgeTicks) break;
+    large_cache_.take_oldest();
+    uncache(block);
+    put_shared(block, tiers_.record(block).stream);
+  }
+}
+
+std::uint64_t Pool::Impl::drain_caches() {
+  MutexLock lock(mu_);
+  const std::uint64_t moved = drain_all();
+  complete_work();
+  return moved;
+}
+
+std::uint64_t Pool::Impl::complete_work() {
+  if (!streams_.has_unfinished()) return 0;
+  const std::uint64_t closed = streams_.epochs_closed();
+  streams_.close_epochs();
+  if (streams_.epochs_closed() > closed) emit({.kind = SlowPathEventKind::epoch_closed});
+  const std::uint64_t completed = streams_.poll();
+  if (completed > 0) tiers_.refresh();
+  return completed;
+}
+
+// Maintenance.
+
+MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
+  const std::uint64_t start = steady_clock().now_ns();
+  const auto is_over = [&] {
+    return steady_clock().now_ns() - start >
+           static_cast<std::uint64_t>(std::max<std::int64_t>(budget.count(), 0));
+  };
+  const std::uint64_t now = clock_.now_ns();
+  MaintainReport report;
+  bool is_device_reading_old = false;
+  bool has_driver_work = false;
+  {
+    MutexLock lock(mu_);
+    ++counted_.maintain_steps;
+    tick_ = tick_now();
+    age_caches(now);
+    report.completed_epochs = complete_work();
+    peak_window_.roll(now, {counted_.live_requested_bytes, held_bytes()});
+    is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
+    has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
+  }
+  if (is_device_reading_old) refresh_device_memory();
+  if (!has_driver_work) return report;
+  report.more_to_do = is_over();
+  if (report.more_to_do) return report;
+  report.released_bytes = free_complete_fallbacks();
+  MutexLock growth(growth_mu_);
+  retry_stuck();
+  return report;
+}
+
+std::uint64_t Pool::Impl::free_complete_fallbacks() {
+  MutexLock growth(growth_mu_);
+  std::uint64_t released = 0;
+  for (;;) {
+    internal::Fallback fallback;
+    {
+      MutexLock lock(mu_);
+      if (!fallbacks_.take_complete(streams_, fallback)) return released;
+    }
+    const auto gone = driver_.deallocate(fallback.allocation, fallback.bytes);
+    MutexLock lock(mu_);
+    if (!gone.ok()) {
+      fallbacks_.put_back(fallback);
+      return released;  // tried again at the next step
+    }
+    released += fallback.bytes;
+    counted_.device_free_bytes += fallback.bytes;
+    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::fallback)] +=
+        fallback.bytes;
+  }
+}
+
+void Pool::Impl::retry_stuck() {
+  std::vector<internal::Mapping> stuck;
+  {
+    MutexLock lock(mu_);
+    stuck = arena_->stuck();
+  }
+  for (const internal::Mapping& mapping : stuck) {
+    std::vector<internal::Mapping> still_stuck;
+    const auto gone = arena_->unback(mapping, still_stuck);
+    if (!gone.ok()) continue;
+    MutexLock lock(mu_);
+    arena_->forget_stuck(mapping);
+    arena_->keep_stuck(still_stuck);
+    if (still_stuck.empty()) {
+      counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::rollback)] +=
+          mapping.bytes;
+    }
+  }
+}
+
+// Trimming.
+
+std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
+  std::uint64_t released = free_complete_fallbacks();
+  MutexLock growth(growth_mu_);
+  std::vector<RunId> leaving;
+  {
+    MutexLock lock(mu_);
+    drain_all();
+    complete_work();
+    leaving = detach_empty(std::max(target_held_bytes, options_.reserve_bytes));
+  }
+  released += give_back(leaving);
+  retry_stuck();
+  MutexLock lock(mu_);
+  ++counted_.trims_by_reason[static_cast<std::size_t>(reason)];
+  counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += released;
+  emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
+  return released;
+}
+
+std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
+  internal::RunTable& runs = tiers_.runs();
+  struct Empty {
+    internal::Mapping mapping;
+    RunId run;
+  };
+  // Only memory that nobody may still be using: free runs without tickets, whole mappings.
+  std::vector<Empty> empty;
+  for (RunId id = 1; id < runs.id_end(); ++id) {
+    const internal::Run& run = runs[id];
+    if (run.kind != internal::RunKind::free || run.holder != internal::kAnybody) continue;
+    std::uint64_t page = internal::divide_up(run.start, kUnitsPerPage);
+    while ((page + 1) * kUnitsPerPage <= run.end()) {
+      const internal::Mapping& mapping = arena_->mapping_of(page);
+      if (mapping.pages.first == page && mapping.pages.end() * kUnitsPerPage <= run.end()) {
+        empty.push_back({mapping, id});
+      }
+      page = mapping.pages.end();
+    }
+  }
+  // From the end of the arena, so that what stays is packed at its start. The front of a run that
+  // is cut keeps the run's id, so that the ids hold while going down.
+  std::sort(empty.begin(), empty.end(), [](const Empty& a, const Empty& b) {
+    return a.mapping.pages.first > b.mapping.pages.first;
+  });
+  std::vector<RunId> leaving;
+  std::uint64_t held = held_bytes();
+  for (const auto& [mapping, run] : empty) {
+    if (held <= target_held_bytes || held - target_held_bytes < mapping.bytes) continue;
+    const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
+    leaving.push_back(runs.take_at(run, mapping.pages.first * kUnitsPerPage, units,
+                                   internal::RunKind::leaving));
+    leaving_bytes_ += units * internal::kUnitBytes;
+    held -= mapping.bytes;
+  }
+  return leaving;
+}
+
+std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
+  std::uint64_t released = 0;
+  for (const RunId id : leaving) {
+    internal::Mapping mapping;
+    {
+      MutexLock lock(mu_);
+      mapping = arena_->mapping_of(tiers_.runs()[id].start / kUnitsPerPage);
+    }
+    std::vector<internal::Mapping> stuck;
+    const auto gone = arena_->unback(mapping, stuck);
+    MutexLock lock(mu_);
+    leaving_bytes_ -= tiers_.runs()[id].units * internal::kUnitBytes;
+    if (!gone.ok()) {
+      tiers_.runs().put(id, TicketSet());
+      continue;
+    }
+    tiers_.runs().remove(id);
+    arena_->withdraw(mapping);
+    arena_->keep_stuck(stuck);
+    if (!stuck.empty()) continue;
+    released += mapping.bytes;
+    counted_.device_free_bytes += mapping.bytes;
+    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)] +=
+        mapping.bytes;
+  }
+  return released;
+}
+
+Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
+  if (auto fault = find_fault(options); !fault.ok()) return fault;
+  MutexLock lock(mu_);
+  options_.runtime = options;
+  ++counted_.reconfigurations;
+  emit({.kind = SlowPathEventKind::reconfigured});
+  return {};
+}
+
+void Pool::Impl::reset_peaks() {
+  MutexLock lock(mu_);
+  counted_.peak_requested_bytes = counted_.live_requested_bytes;
+  counted_.peak_held_bytes = held_bytes();
+  counted_.largest_free_block_at_peak_held_bytes =
+      tiers_.runs().largest_ready_units() * internal::kUnitBytes;
+}
+
+}  // namespace gpupool

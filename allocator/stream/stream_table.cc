@@ -1,0 +1,199 @@
+#include "stream/stream_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace gpupool::internal {
+namespace {
+
+/// Released states kept so that a late StreamRef is recognised instead of read after free.
+constexpr std::size_t kReleasedKept = 4096;
+
+}  // namespace
+
+StreamTable::~StreamTable() {
+  for (const auto& slot : slots_) {
+    for (; slot->size > 0; --slot->size, slot->head = (slot->head + 1) % Slot::kMaxInFlight) {
+      free_events_.push_back(slot->ring[slot->head].event);
+    }
+  }
+  // The driver may be gone at process exit; an event that cannot be destroyed then is no loss.
+  for (EventHandle event : free_events_) static_cast<void>(backend_.destroy_event(event));
+}
+
+StreamState* StreamTable::find(std::uint64_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second.get();
+}
+
+StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
+  if (StreamState* known = find(id)) return known;
+  if (by_id_.size() >= kMaxStreams) return nullptr;
+  // The per-thread handle has the same value for every thread's own stream.
+  if (raw != per_thread_stream()) {
+    const auto [entry, is_new] = id_by_raw_.try_emplace(raw, id);
+    if (!is_new) {
+      // The handle came back with another identity: its former stream was destroyed unannounced.
+      ++mismatches_;
+      if (StreamState* former = find(entry->second)) {
+        slots_[former->index_]->can_record = false;
+        release(former);
+      }
+      id_by_raw_[raw] = id;
+    }
+  }
+
+  StreamIndex index;
+  if (!free_indices_.empty()) {
+    index = free_indices_.back();
+    free_indices_.pop_back();
+  } else {
+    index = static_cast<StreamIndex>(slots_.size());
+    slots_.push_back(std::make_unique<Slot>());
+    // So that release() never needs the heap for the way back.
+    free_indices_.reserve(slots_.size());
+  }
+  auto state = std::make_unique<StreamState>();
+  state->owner_ = this;
+  state->index_ = index;
+  state->id_ = id;
+  state->raw_ = raw;
+  state->thread_ = std::this_thread::get_id();
+  Slot& slot = *slots_[index];
+  slot.id = id;
+  slot.state = state.get();
+  slot.can_record = true;
+  return by_id_.emplace(id, std::move(state)).first->second.get();
+}
+
+void StreamTable::release(StreamState* state) {
+  close_epoch(state->index_);
+  state->released_ = true;
+  Slot& slot = *slots_[state->index_];
+  slot.state = nullptr;
+  slot.can_record = false;
+  if (const auto raw = id_by_raw_.find(state->raw_);
+      raw != id_by_raw_.end() && raw->second == state->id_) {
+    id_by_raw_.erase(raw);
+  }
+  const auto found = by_id_.find(state->id_);
+  released_.push_back(std::move(found->second));
+  by_id_.erase(found);
+  if (released_.size() > kReleasedKept) released_.pop_front();
+  retire_if_complete(state->index_);
+}
+
+Ticket StreamTable::ticket(StreamIndex stream) {
+  Slot& slot = *slots_[stream];
+  if (slot.open_first_use == 0) slot.open_first_use = sequence_;
+  return {stream, slot.open};
+}
+
+bool StreamTable::is_fence_complete(std::uint64_t fence) const noexcept {
+  return std::none_of(slots_.begin(), slots_.end(), [fence](const auto& slot) {
+    const std::uint64_t oldest =
+        slot->size > 0 ? slot->ring[slot->head].first_use : slot->open_first_use;
+    return oldest != 0 && oldest <= fence;
+  });
+}
+
+bool StreamTable::may_record(const Slot& slot) const {
+  if (!slot.can_record || slot.state == nullptr) return false;
+  if (slot.state->raw_ == per_thread_stream() &&
+      slot.state->thread_ != std::this_thread::get_id()) {
+    return false;
+  }
+  const auto capture = backend_.capture_state(slot.state->raw_);
+  return capture.ok() && capture.value() == CaptureState::none;
+}
+
+Result<EventHandle> StreamTable::take_event() {
+  if (free_events_.empty()) return backend_.create_event();
+  const EventHandle event = free_events_.back();
+  free_events_.pop_back();
+  return event;
+}
+
+bool StreamTable::close_epoch(StreamIndex stream) {
+  Slot& slot = *slots_[stream];
+  if (slot.open_first_use == 0) return true;
+  if (slot.size == Slot::kMaxInFlight || !may_record(slot)) return false;
+  const auto event = take_event();
+  if (!event.ok()) return false;
+  if (!backend_.record_event(event.value(), slot.state->raw_).ok()) {
+    free_events_.push_back(event.value());
+    return false;
+  }
+  slot.ring[(slot.head + slot.size++) % Slot::kMaxInFlight] = {slot.open, slot.open_first_use,
+                                                               event.value()};
+  ++slot.open;
+  slot.open_first_use = 0;
+  ++epochs_closed_;
+  return true;
+}
+
+void StreamTable::close_epochs() {
+  for (StreamIndex i = 0; i < slots_.size(); ++i) close_epoch(i);
+}
+
+std::uint64_t StreamTable::poll() {
+  std::uint64_t completed = 0;
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    Slot& slot = *slots_[i];
+    while (slot.size > 0) {
+      const InFlight& oldest = slot.ring[slot.head];
+      const auto done = backend_.query_event(oldest.event);
+      // An event that cannot be asked counts as unfinished: waiting longer is safe.
+      if (!done.ok() || !done.value()) break;
+      slot.complete = oldest.epoch;
+      free_events_.push_back(oldest.event);
+      slot.head = (slot.head + 1) % Slot::kMaxInFlight;
+      --slot.size;
+      ++completed;
+    }
+    if (slot.state == nullptr) retire_if_complete(i);
+  }
+  return completed;
+}
+
+void StreamTable::retire_if_complete(StreamIndex stream) {
+  Slot& slot = *slots_[stream];
+  if (slot.id == 0 || slot.size > 0 || slot.open_first_use != 0) return;
+  slot.id = 0;
+  free_indices_.push_back(stream);
+}
+
+bool StreamTable::has_unfinished() const noexcept {
+  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+    return slot->size > 0 || slot->open_first_use != 0;
+  });
+}
+
+void StreamTable::synchronize() {
+  close_epochs();
+  for (const auto& slot : slots_) {
+    for (std::size_t i = 0; i < slot->size; ++i) {
+      const auto& in_flight = slot->ring[(slot->head + i) % Slot::kMaxInFlight];
+      if (!backend_.synchronize_event(in_flight.event).ok()) return;
+    }
+  }
+  poll();
+}
+
+void StreamTable::check_invariants() const {
+  for (const auto& slot : slots_) {
+    GPUPOOL_CHECK(slot->size <= Slot::kMaxInFlight);
+    std::uint64_t before = slot->complete;
+    for (std::size_t i = 0; i < slot->size; ++i) {
+      const auto& in_flight = slot->ring[(slot->head + i) % Slot::kMaxInFlight];
+      GPUPOOL_CHECK(in_flight.epoch == before + 1);
+      GPUPOOL_CHECK(in_flight.first_use > 0 && in_flight.first_use <= sequence_);
+      before = in_flight.epoch;
+    }
+    GPUPOOL_CHECK(slot->open == before + 1);
+    GPUPOOL_CHECK(slot->state == nullptr || slot->state->owner_ == this);
+  }
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,220 @@
+// From the tree of a YAML file to Config: which keys there are, and what each may hold.
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "exporter/config/error_list.h"
+#include "exporter/config/scalars.h"
+#include "exporter/config/section.h"
+#include "exporter/config/yaml_document.h"
+#include "gpupool/exporter/config.h"
+
+namespace gpupool {
+namespace internal {
+namespace {
+
+constexpr int kMaxPort = std::numeric_limits<std::uint16_t>::max();
+constexpr std::uint64_t kMaxPortCount = 1024;
+// Bytes without a tag are shown under this name.
+constexpr std::string_view kUntaggedName = "untagged";
+
+template <class Enum>
+struct Choice {
+  Enum value;
+  bool is_available = true;
+};
+
+template <class Enum>
+Read<Enum> read_choice(const YamlNode& node, std::initializer_list<Choice<Enum>> choices) {
+  std::string allowed;
+  for (const Choice<Enum>& choice : choices) {
+    if (choice.is_available)
+      allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(choice.value));
+  }
+  const auto text = read_text(node);
+  if (!text.ok()) return Refusal{text.error().text + " of " + allowed};
+  for (const Choice<Enum>& choice : choices) {
+    if (text.value() != to_string(choice.value)) continue;
+    if (choice.is_available) return choice.value;
+    return refusal(text.value(), "not available yet", allowed);
+  }
+  return refusal(text.value(), "unknown", allowed);
+}
+
+/// Reads each item of a list of at most `limit` by `read_item`; the same value twice is an error.
+template <class T, class ReadItem>
+void read_list(Section& section, const YamlNode& value, std::size_t limit, std::string_view what,
+               std::vector<T>& target, const ReadItem& read_item) {
+  const std::string path = section.path_of(value);
+  if (value.kind != YamlNode::Kind::sequence) {
+    section.refuse(value, std::string(value.kind == YamlNode::Kind::null ? "has" : "is") + " " +
+                              kind_text(value.kind) + "; allowed is a list of " +
+                              std::string(what));
+    return;
+  }
+  if (value.items.size() > limit) {
+    section.refuse(value, "has " + std::to_string(value.items.size()) + " items; allowed are " +
+                              std::to_string(limit));
+  }
+  target.clear();
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    Read<T> item = read_item(value.items[i]);
+    std::string problem;
+    if (!item.ok()) {
+      problem = item.error().text;
+    } else if (std::ranges::find(target, item.value()) != target.end()) {
+      problem = "stands in the list twice; each is allowed once";
+    }
+    if (problem.empty()) {
+      target.push_back(std::move(item).value());
+    } else {
+      section.errors().add(value.items[i].line, join_path(path, i), std::move(problem));
+    }
+    // A long list would cost the square of its length, and each item beyond is refused anyhow.
+    if (target.size() > limit) return;
+  }
+}
+
+Read<std::uint64_t> read_watched_size(const YamlNode& node) {
+  auto size = read_size(node);
+  if (size.ok() && size.value() == 0) return refusal("0", "no request", "a size above 0");
+  return size;
+}
+
+Read<std::string> read_tag(const YamlNode& node) {
+  auto name = read_name(node);
+  if (name.ok() && name.value() == kUntaggedName) {
+    return refusal(name.value(), "what memory without a tag is called", "any other name");
+  }
+  return name;
+}
+
+void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
+  Section section(node, "pool", errors);
+  using Value = const YamlNode&;
+  section.read({
+      {"name", [&](Value v) { section.assign(v, read_name(v), pool.name); }},
+      {"capacity", [&](Value v) { section.assign(v, read_capacity(v), pool.capacity); }},
+      {"reserve", [&](Value v) { section.assign(v, read_size(v), pool.reserve_bytes); }},
+      {"backing",
+       [&](Value v) {
+         section.assign(v, read_choice<Backing>(v, {{Backing::vmm}, {Backing::cudamalloc}}),
+                        pool.backing);
+       }},
+      {"recycling",
+       [&](Value v) {
+         section.assign(
+             v,
+             read_choice<Recycling>(
+                 v, {{Recycling::off}, {Recycling::pressure, false}, {Recycling::eager, false}}),
+             pool.runtime.recycling);
+       }},
+      {"slack", [&](Value v) { section.assign(v, read_percentage(v), pool.runtime.slack); }},
+      {"policy",
+       [&](Value v) {
+         section.assign(v,
+                        read_choice<CrossStreamPolicy>(v, {{CrossStreamPolicy::never},
+                                                           {CrossStreamPolicy::when_done},
+                                                           {CrossStreamPolicy::wait, false}}),
+                        pool.runtime.policy);
+       }},
+      {"on_misuse",
+       [&](Value v) {
+         section.assign(v, read_choice<OnMisuse>(v, {{OnMisuse::report}, {OnMisuse::abort}}),
+                        pool.on_misuse);
+       }},
+      {"cache_small", [&](Value v) { section.assign(v, read_size(v), pool.cache_small_bytes); }},
+      {"cache_large", [&](Value v) { section.assign(v, read_size(v), pool.cache_large_bytes); }},
+      {"watched_sizes",
+       [&](Value v) {
+         read_list(section, v, kMaxWatchedSizes, "up to 4 sizes", pool.watched_sizes,
+                   read_watched_size);
+       }},
+      {"verify_streams", [&](Value v) { section.assign(v, read_boolean(v), pool.verify_streams); }},
+  });
+  const auto* capacity_bytes = std::get_if<std::uint64_t>(&pool.capacity);
+  const YamlNode* const reserve = section.find("reserve");
+  if (reserve != nullptr && capacity_bytes != nullptr && pool.reserve_bytes > *capacity_bytes) {
+    section.refuse(*reserve,
+                   "is more than pool.capacity; allowed is up to " + format_size(*capacity_bytes));
+  }
+}
+
+void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& errors) {
+  Section section(node, "exporter", errors);
+  using Value = const YamlNode&;
+  section.read({
+      {"enabled", [&](Value v) { section.assign(v, read_boolean(v), options.enabled); }},
+      {"bind", [&](Value v) { section.assign(v, read_address(v), options.bind); }},
+      {"port", [&](Value v) { section.assign(v, read_integer(v, 0, kMaxPort), options.port); }},
+      {"port_count",
+       [&](Value v) { section.assign(v, read_integer(v, 1, kMaxPortCount), options.port_count); }},
+      {"public_page", [&](Value v) { section.assign(v, read_boolean(v), options.public_page); }},
+      {"tls",
+       [&](Value v) {
+         section.refuse(v,
+                        "is not offered inside the process; put a proxy or a sidecar in front"
+                        " that ends TLS (nginx, Envoy, kube-rbac-proxy)");
+       }},
+  });
+  // A port that was asked for is meant; only the default one is looked for upward.
+  const YamlNode* const port_count = section.find("port_count");
+  if (port_count == nullptr) {
+    if (section.find("port") != nullptr) options.port_count = 1;
+  } else if (options.port != 0 && options.port + options.port_count - 1 > kMaxPort) {
+    section.refuse(*port_count, "reaches beyond port 65535; allowed is up to " +
+                                    std::to_string(kMaxPort - options.port + 1));
+  }
+}
+
+void read_alerts(const YamlNode& node, Thresholds& thresholds, ErrorList& errors) {
+  Section section(node, "alerts", errors);
+  using Value = const YamlNode&;
+  section.read({
+      {"fragmentation_ratio",
+       [&](Value v) { section.assign(v, read_ratio(v), thresholds.fragmentation_ratio); }},
+      {"required_block_bytes",
+       [&](Value v) { section.assign(v, read_size(v), thresholds.required_block_bytes); }},
+  });
+}
+
+void read_config(const YamlNode& root, Config& config, ErrorList& errors) {
+  Section section(root, "", errors);
+  using Value = const YamlNode&;
+  std::uint64_t version = 1;
+  section.read({
+      {"version", [&](Value v) { section.assign(v, read_integer(v, 1, 1), version); }},
+      {"pool", [&](Value v) { read_pool(v, config.pool, errors); }},
+      {"exporter", [&](Value v) { read_exporter(v, config.exporter, errors); }},
+      {"alerts", [&](Value v) { read_alerts(v, config.pool.runtime.thresholds, errors); }},
+      {"tags",
+       [&](Value v) {
+         read_list(section, v, kMaxTags, "up to 32 names", config.pool.tags, read_tag);
+       }},
+  });
+}
+
+}  // namespace
+}  // namespace internal
+
+std::string ConfigError::text(std::string_view file) const {
+  std::string result(file);
+  if (line > 0) result += ":" + std::to_string(line);
+  if (!key_path.empty()) result += ": " + key_path;
+  return result + ": " + message;
+}
+
+Result<Config, std::vector<ConfigError>> parse_config(std::string_view yaml) {
+  internal::ErrorList errors;
+  Config config;
+  const internal::YamlDocument document = internal::read_yaml(yaml, errors);
+  if (document.is_complete) internal::read_config(document.root, config, errors);
+  if (!errors.empty()) return errors.take();
+  return config;
+}
+
+}  // namespace gpupool

@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gpupool/exporter/config.h"
+
+namespace gpupool {
+namespace {
+
+constexpr double kPercent = 100;
+
+/// As a person writes it, whatever the locale: 0.5, 90, 33.3.
+std::string number_text(double value) {
+  std::array<char, 64> buffer;
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                          std::chars_format::general, 10);
+  return error == std::errc() ? std::string(buffer.data(), end) : "?";
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  const std::string plain = std::to_string(bytes) + " bytes";
+  const std::string size = format_size(bytes);
+  return size == std::to_string(bytes) ? plain : size + " (" + plain + ")";
+}
+
+std::string capacity_text(const CapacityLimit& capacity) {
+  if (const auto* bytes = std::get_if<std::uint64_t>(&capacity)) return bytes_text(*bytes);
+  return number_text(std::get<double>(capacity) * kPercent) +
+         " % of the memory that the device has free at the start";
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string result;
+  for (const std::string& part : parts) result += (result.empty() ? "" : ", ") + part;
+  return result.empty() ? "none" : result;
+}
+
+std::string port_text(const ExporterOptions& options) {
+  if (options.port == 0) return "any free port";
+  if (options.port_count == 1) return std::to_string(options.port) + " and no other";
+  return std::to_string(options.port) + ", the first that is tried";
+}
+
+const char* yes_no(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+std::string describe(const Config& config) {
+  const PoolOptions& pool = config.pool;
+  const RuntimeOptions& runtime = pool.runtime;
+  std::vector<std::string> watched;
+  for (const std::uint64_t size : pool.watched_sizes) watched.push_back(format_size(size));
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"version", "1"},
+      {"pool.name", pool.name},
+      {"pool.capacity", capacity_text(pool.capacity)},
+      {"pool.reserve", bytes_text(pool.reserve_bytes)},
+      {"pool.backing", to_string(pool.backing)},
+      {"pool.recycling", to_string(runtime.recycling)},
+      {"pool.slack", number_text(runtime.slack * kPercent) + " %"},
+      {"pool.policy", to_string(runtime.policy)},
+      {"pool.on_misuse", to_string(pool.on_misuse)},
+      {"pool.cache_small", bytes_text(pool.cache_small_bytes)},
+      {"pool.cache_large", bytes_text(pool.cache_large_bytes)},
+      {"pool.watched_sizes", join(watched)},
+      {"pool.verify_streams", yes_no(pool.verify_streams)},
+      {"exporter.enabled", yes_no(config.exporter.enabled)},
+      {"exporter.bind", config.exporter.bind},
+      {"exporter.port", port_text(config.exporter)},
+      {"exporter.port_count", std::to_string(config.exporter.port_count) + " ports"},
+      {"exporter.public_page", yes_no(config.exporter.public_page)},
+      {"alerts.fragmentation_ratio",
+       number_text(runtime.thresholds.fragmentation_ratio) + " (ratio, 0 to 1)"},
+      {"alerts.required_block_bytes", runtime.thresholds.required_block_bytes == 0
+                                          ? "not declared"
+                                          : bytes_text(runtime.thresholds.required_block_bytes)},
+      {"tags", join(pool.tags)},
+  };
+  std::size_t width = 0;
+  for (const auto& [key, value] : lines) width = std::max(width, key.size());
+  std::string result;
+  for (const auto& [key, value] : lines) {
+    result += key + ":" + std::string(width - key.size() + 1, ' ') + value + "\n";
+  }
+  return result;
+}
+
+}  // namespace gpupool

@@ -1,0 +1,109 @@
+#include "gpupool/exporter/exporter.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "exporter/http/endpoints.h"
+#include "exporter/http/http_server.h"
+#include "exporter/http/maintainer.h"
+#include "exporter/http/socket_address.h"
+#include "exporter/http/stats_json.h"
+#include "gpupool/exporter/collector.h"
+
+namespace gpupool {
+namespace {
+
+internal::Sources sources_of(const Pool& pool) {
+  const auto stats_json = [&pool] {
+    const StatsV1 stats = pool.stats();
+    return internal::stats_json(
+        {.stats = stats, .device = pool.device(), .pool = pool.name(), .tags = pool.tag_names()});
+  };
+  return {.collect = [collector = PoolCollector(pool)] { return collector.Collect(); },
+          .stats_json = stats_json};
+}
+
+}  // namespace
+
+class Exporter::Impl {
+ public:
+  Impl(Pool& pool, const ExporterOptions& options)
+      : options_(options),
+        owner_(getpid()),
+        endpoints_(sources_of(pool),
+                   {.bound_address = options.bind, .is_page_public = options.public_page}) {}
+
+  Result<void, Status> serve() {
+    auto server = internal::HttpServer::start(
+        {.address = options_.bind, .port = options_.port, .port_count = options_.port_count},
+        [this](const internal::HttpRequest& request) { return endpoints_.handle(request); });
+    if (!server.ok()) return server.error();
+    server_ = std::move(server).value();
+    endpoints_.set_ready(true);
+    return {};
+  }
+
+  void maintain(Pool& pool, std::chrono::milliseconds period) {
+    maintainer_.emplace(period, [&pool] { pool.maintain(); });
+  }
+
+  bool is_forked() const noexcept { return getpid() != owner_; }
+  std::uint16_t port() const noexcept { return server_ ? server_->port() : 0; }
+  const std::string& address() const noexcept { return options_.bind; }
+
+  void stop() {
+    endpoints_.set_ready(false);
+    maintainer_.reset();
+    if (server_) server_->stop();
+  }
+
+ private:
+  const ExporterOptions options_;
+  const pid_t owner_;
+  internal::Endpoints endpoints_;
+  std::unique_ptr<internal::HttpServer> server_;
+  std::optional<internal::Maintainer> maintainer_;
+};
+
+Result<std::unique_ptr<Exporter>, Status> Exporter::start(
+    Pool& pool, const ExporterOptions& options, std::chrono::milliseconds maintain_period) {
+  try {
+    auto impl = std::make_unique<Impl>(pool, options);
+    if (options.enabled) {
+      if (auto served = impl->serve(); !served.ok()) return served.error();
+    }
+    if (maintain_period.count() > 0) impl->maintain(pool, maintain_period);
+    return std::unique_ptr<Exporter>(new Exporter(std::move(impl)));
+  } catch (const std::exception& error) {
+    // No thread or no memory to be had: the service goes on without metrics.
+    return Status{Error::out_of_memory, std::string("the exporter cannot start: ") + error.what()};
+  }
+}
+
+Exporter::Exporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Exporter::~Exporter() {
+  if (impl_->is_forked()) {
+    // Its threads are the parent's: joining them would wait for ever.
+    static_cast<void>(impl_.release());
+    return;
+  }
+  stop();
+}
+
+std::uint16_t Exporter::port() const noexcept { return impl_->port(); }
+
+std::string Exporter::url() const {
+  if (port() == 0) return "";
+  return "http://" + internal::endpoint_text(impl_->address(), port()) + "/";
+}
+
+void Exporter::stop() {
+  if (!impl_->is_forked()) impl_->stop();
+}
+
+}  // namespace gpupool

@@ -1,0 +1,149 @@
+#include "exporter/http/endpoints.h"
+
+#include <prometheus/text_serializer.h>
+#include <strings.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "exporter/http/socket_address.h"
+#include "exporter/metrics/samples.h"
+#include "exporter/page/page_assets.h"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr const char* kPaths =
+    "/              live page\n"
+    "/metrics       metrics for Prometheus\n"
+    "/api/v1/stats  the same numbers as JSON\n"
+    "/-/healthy     whether this process serves\n"
+    "/-/ready       whether it is ready to be scraped\n";
+
+HttpResponse text_response(int status, std::string body) {
+  HttpResponse response;
+  response.status = status;
+  response.body = std::move(body);
+  return response;
+}
+
+bool is_this_machine(std::string_view host) {
+  const auto address = parse_address(host, 0);
+  if (address) return address->is_loopback();
+  return host.size() == 9 && strncasecmp(host.data(), "localhost", 9) == 0;
+}
+
+/// "name:80" -> "name", "[::1]:80" -> "::1"
+std::string_view without_port(std::string_view host) {
+  if (host.starts_with('[')) {
+    const std::size_t end = host.find(']');
+    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
+  }
+  return host.substr(0, host.find(':'));
+}
+
+void add_common_headers(HttpResponse& response) {
+  response.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  response.headers.emplace_back(
+      "Content-Security-Policy",
+      "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+  response.headers.emplace_back("Referrer-Policy", "no-referrer");
+  response.headers.emplace_back("Cache-Control", "no-store");
+}
+
+const PageAsset* find_asset(std::string_view path) {
+  const auto assets = page_assets();
+  const auto asset = std::ranges::find(assets, path, &PageAsset::path);
+  return asset == assets.end() ? nullptr : &*asset;
+}
+
+bool is_loopback_address(const std::string& text) {
+  const auto address = parse_address(text, 0);
+  return address && address->is_loopback();
+}
+
+}  // namespace
+
+Endpoints::Endpoints(Sources sources, AccessRules rules)
+    : sources_(std::move(sources)),
+      rules_(std::move(rules)),
+      is_loopback_(is_loopback_address(rules_.bound_address)) {}
+
+bool Endpoints::is_host_allowed(const HttpRequest& request) const {
+  // Browsers always send Host; what does not is no browser.
+  if (!is_loopback_ || !request.host) return true;
+  const std::string_view host = without_port(*request.host);
+  return host == rules_.bound_address || is_this_machine(host);
+}
+
+HttpResponse Endpoints::handle(const HttpRequest& request) {
+  HttpResponse response = route(request);
+  add_common_headers(response);
+  return response;
+}
+
+HttpResponse Endpoints::route(const HttpRequest& request) {
+  if (!is_host_allowed(request)) {
+    return text_response(403, "this address is served to this machine only\n");
+  }
+  const std::string& path = request.path;
+  const PageAsset* const asset = find_asset(path);
+  const bool is_api = path == "/api/v1/stats";
+  if (asset == nullptr && !is_api && path != "/metrics" && path != "/-/healthy" &&
+      path != "/-/ready") {
+    return text_response(404, std::string("not found; there are\n\n") + kPaths);
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    HttpResponse response = text_response(405, "only GET and HEAD\n");
+    response.headers.emplace_back("Allow", "GET, HEAD");
+    return response;
+  }
+  if ((asset != nullptr || is_api) && !is_loopback_ && !rules_.is_page_public) {
+    return text_response(403,
+                         "the page and the API are not served beyond loopback;"
+                         " `exporter.public_page: true` allows it\n");
+  }
+  if (asset != nullptr) {
+    return {.status = 200,
+            .content_type = std::string(asset->content_type),
+            .body = std::string(asset->body)};
+  }
+  if (is_api) return guarded([this] { return stats(); });
+  if (path == "/metrics") return guarded([this] { return metrics(); });
+  if (path == "/-/healthy") return text_response(200, "healthy\n");
+  return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
+}
+
+HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
+  std::string what = "unknown";
+  try {
+    return answer();
+  } catch (const std::exception& error) {
+    what = error.what();
+  } catch (...) {
+    // Counted and answered like the others; there is nothing to say of it.
+  }
+  ++collect_errors_;
+  return text_response(500, "collecting failed: " + what + "\n");
+}
+
+HttpResponse Endpoints::metrics() {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<prometheus::MetricFamily> families = sources_.collect();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  families.push_back(make_family(metric_row(kCollectDuration), taken.count()));
+  families.push_back(make_family(metric_row(kCollectErrors), static_cast<double>(collect_errors_)));
+  return {.status = 200,
+          .content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = prometheus::TextSerializer().Serialize(families)};
+}
+
+HttpResponse Endpoints::stats() {
+  return {.status = 200,
+          .content_type = "application/json; charset=utf-8",
+          .body = sources_.stats_json()};
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,37 @@
+// A request and its answer, free of the HTTP library, so that what is answered can be tested
+// without a socket.
+//
+// Thread safety: plain values. Cost: the strings.
+#ifndef GPUPOOL_EXPORTER_HTTP_HTTP_MESSAGE_H_
+#define GPUPOOL_EXPORTER_HTTP_HTTP_MESSAGE_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gpupool::internal {
+
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string path;    // decoded, without the query
+  std::optional<std::string> host;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+  /// Beyond those that every answer has.
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+/// Called from any thread of the server, several at once. What it throws becomes a 500.
+using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
+
+const char* reason_phrase(int status) noexcept;
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_EXPORTER_HTTP_HTTP_MESSAGE_H_

@@ -1,0 +1,246 @@
+#include "exporter/http/http_server.h"
+
+#include <civetweb.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "exporter/http/fork_guard.h"
+#include "exporter/http/signal_shield.h"
+#include "exporter/http/socket_address.h"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr int kWorkers = 32;
+constexpr std::chrono::seconds kThreadStartTimeout{2};
+
+HttpRequest read_request(const mg_connection* connection) {
+  HttpRequest request;
+  const mg_request_info* const info = mg_get_request_info(connection);
+  if (info->request_method != nullptr) request.method = info->request_method;
+  if (info->local_uri != nullptr) request.path = info->local_uri;
+  if (const char* host = mg_get_header(connection, "Host")) request.host = host;
+  return request;
+}
+
+std::string response_text(const HttpResponse& response, bool with_body) {
+  std::string text =
+      "HTTP/1.1 " + std::to_string(response.status) + " " + reason_phrase(response.status) + "\r\n";
+  text += "Content-Type: " + response.content_type + "\r\n";
+  text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  text += "Connection: close\r\n";
+  for (const auto& [name, value] : response.headers) text += name + ": " + value + "\r\n";
+  text += "\r\n";
+  if (with_body) text += response.body;
+  return text;
+}
+
+HttpResponse answer(const HttpHandler& handler, const HttpRequest& request) {
+  try {
+    return handler(request);
+  } catch (const std::exception& error) {
+    HttpResponse response;
+    response.status = 500;
+    response.body = std::string("internal error: ") + error.what() + "\n";
+    return response;
+  } catch (...) {
+    // Whatever it is, it must not go through CivetWeb's C frames.
+    HttpResponse response;
+    response.status = 500;
+    response.body = "internal error\n";
+    return response;
+  }
+}
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(SocketAddress address, HttpHandler handler)
+      : address_(address), handler_(std::move(handler)), owner_(getpid()) {
+    sigaction(SIGPIPE, nullptr, &sigpipe_before_);
+  }
+
+  /// True where the server runs; else `log_text` has what CivetWeb said.
+  bool start(const std::string& endpoint);
+  void stop();
+
+  std::uint16_t port() const noexcept { return port_; }
+  std::string log_text() const {
+    std::lock_guard lock(mutex_);
+    return log_text_;
+  }
+
+ private:
+  static Impl& of(const mg_context* context) {
+    return *static_cast<Impl*>(mg_get_user_data(context));
+  }
+  static void* on_thread_start(const mg_context* context, int thread_type);
+  static int on_log(const mg_connection* connection, const char* message);
+  static int on_request(mg_connection* connection);
+  void wait_for_threads();
+  bool learn_port();
+
+  SocketAddress address_;
+  const HttpHandler handler_;
+  const pid_t owner_;  // a forked child must leave the server alone
+  struct sigaction sigpipe_before_ {};
+  mg_context* context_ = nullptr;
+  std::uint16_t port_ = 0;
+  std::optional<ForkGuard> fork_guard_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable thread_started_;
+  int started_threads_ = 0;
+  std::string log_text_;
+};
+
+void* HttpServer::Impl::on_thread_start(const mg_context* context, int thread_type) {
+  constexpr int kMasterThread = 0;
+  constexpr int kWorkerThread = 1;
+  Impl& impl = of(context);
+  if (thread_type != kMasterThread && thread_type != kWorkerThread) return nullptr;
+  std::lock_guard lock(impl.mutex_);
+  // CivetWeb has just set it to ignored on this thread; the last thread's restoring is the last
+  // word, as each restores after its own setting.
+  sigaction(SIGPIPE, &impl.sigpipe_before_, nullptr);
+  ++impl.started_threads_;
+  impl.thread_started_.notify_one();
+  return nullptr;
+}
+
+int HttpServer::Impl::on_log(const mg_connection* connection, const char* message) {
+  constexpr int kDoNotPrint = 1;
+  if (connection == nullptr) return kDoNotPrint;
+  const mg_context* const context = mg_get_context(connection);
+  if (context == nullptr || mg_get_user_data(context) == nullptr) return kDoNotPrint;
+  Impl& impl = of(context);
+  std::lock_guard lock(impl.mutex_);
+  // Only what is said while starting is of use: afterwards it tells of clients that went away.
+  if (impl.log_text_.empty()) impl.log_text_ = message;
+  return kDoNotPrint;
+}
+
+int HttpServer::Impl::on_request(mg_connection* connection) {
+  constexpr int kClosed = 499;
+  Impl& impl = of(mg_get_context(connection));
+  try {
+    const HttpRequest request = read_request(connection);
+    const HttpResponse response = answer(impl.handler_, request);
+    const std::string text = response_text(response, request.method != "HEAD");
+    mg_write(connection, text.data(), text.size());
+    return response.status;
+  } catch (const std::exception&) {
+    // No memory for the answer: the client sees a closed connection, the host goes on.
+    return kClosed;
+  }
+}
+
+bool HttpServer::Impl::start(const std::string& endpoint) {
+  const std::string workers = std::to_string(kWorkers);
+  std::array<const char*, 13> options = {"listening_ports",
+                                         endpoint.c_str(),  //
+                                         "num_threads",
+                                         workers.c_str(),  //
+                                         "request_timeout_ms",
+                                         "500",  //
+                                         "connection_queue",
+                                         "1024",  //
+                                         "enable_keep_alive",
+                                         "no",  //
+                                         "tcp_nodelay",
+                                         "1",  //
+                                         nullptr};
+  mg_callbacks callbacks{};
+  callbacks.init_thread = on_thread_start;
+  callbacks.log_message = on_log;
+  callbacks.begin_request = on_request;
+  mg_init_data init{};
+  init.callbacks = &callbacks;
+  init.user_data = this;
+  init.configuration_options = options.data();
+
+  const SignalShield shield;
+  mg_init_library(0);  // counted; never undone, as another user of the library may be there
+  context_ = mg_start2(&init, nullptr);
+  if (context_ == nullptr) return false;
+  wait_for_threads();
+  if (!learn_port()) {
+    stop();
+    return false;
+  }
+  fork_guard_.emplace(find_listening_sockets(address_));
+  return true;
+}
+
+void HttpServer::Impl::wait_for_threads() {
+  // Newer versions start workers when they are needed; then this waits in vain, and each restores
+  // SIGPIPE whenever it starts.
+  std::unique_lock lock(mutex_);
+  thread_started_.wait_for(lock, kThreadStartTimeout,
+                           [this] { return started_threads_ >= kWorkers + 1; });
+}
+
+bool HttpServer::Impl::learn_port() {
+  mg_server_port ports[1] = {};
+  if (mg_get_server_ports(context_, 1, ports) < 1) return false;
+  port_ = static_cast<std::uint16_t>(ports[0].port);
+  set_port(address_, port_);
+  return true;
+}
+
+void HttpServer::Impl::stop() {
+  if (context_ == nullptr || getpid() != owner_) return;
+  fork_guard_.reset();  // before the numbers of the sockets can be given to other files
+  mg_stop(context_);
+  context_ = nullptr;
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+HttpServer::~HttpServer() { stop(); }
+
+std::uint16_t HttpServer::port() const noexcept { return impl_->port(); }
+
+void HttpServer::stop() { impl_->stop(); }
+
+Result<std::unique_ptr<HttpServer>, Status> HttpServer::start(const ListenOptions& options,
+                                                              HttpHandler handler) {
+  const int count = options.port == 0 ? 1 : std::max<int>(options.port_count, 1);
+  std::string problem;
+  for (int i = 0; i < count && options.port + i <= UINT16_MAX; ++i) {
+    const auto port = static_cast<std::uint16_t>(options.port + i);
+    const auto address = parse_address(options.address, port);
+    if (!address) {
+      return Status{Error::invalid_argument,
+                    "cannot serve on '" + options.address + "': not an IPv4 or IPv6 address"};
+    }
+    const std::string endpoint = endpoint_text(options.address, port);
+    if (const int error = probe_port(*address); error != 0) {
+      problem = errno_text(error);
+      if (error != EADDRINUSE && error != EACCES) break;  // no other port will do better
+      continue;
+    }
+    auto impl = std::make_unique<Impl>(*address, handler);
+    if (impl->start(endpoint)) {
+      return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+    }
+    problem = impl->log_text().empty() ? "the server did not start" : impl->log_text();
+  }
+  std::string where = endpoint_text(options.address, options.port);
+  if (count > 1) where += " nor the " + std::to_string(count - 1) + " ports after it";
+  return Status{Error::invalid_argument, "cannot serve on " + where + ": " + problem};
+}
+
+}  // namespace gpupool::internal

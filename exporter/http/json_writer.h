@@ -1,0 +1,68 @@
+// Writes JSON in order: commas, quotes and escapes are its own affair, nesting is the caller's.
+//
+// Text is made valid UTF-8; a number that is not finite is written as 0. Locale plays no part.
+// Thread safety: one thread. Cost: appends to one string.
+#ifndef GPUPOOL_EXPORTER_HTTP_JSON_WRITER_H_
+#define GPUPOOL_EXPORTER_HTTP_JSON_WRITER_H_
+
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace gpupool::internal {
+
+class JsonWriter {
+ public:
+  void begin_object() { open('{'); }
+  void begin_object(std::string_view key) { open(key, '{'); }
+  void end_object() { close('}'); }
+  void begin_array(std::string_view key) { open(key, '['); }
+  void end_array() { close(']'); }
+
+  void field(std::string_view key, std::string_view value) {
+    write_key(key);
+    write_text(value);
+  }
+  void field(std::string_view key, const char* value) { field(key, std::string_view(value)); }
+  template <class Number>
+  requires std::integral<Number> || std::floating_point<Number>
+  void field(std::string_view key, Number value) {
+    write_key(key);
+    write_number(value);
+  }
+  template <class Number>
+  requires std::integral<Number> || std::floating_point<Number>
+  void item(Number value) {
+    separate();
+    write_number(value);
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  void open(char bracket);
+  void open(std::string_view key, char bracket);
+  void close(char bracket);
+  void separate();
+  void write_key(std::string_view key);
+  void write_text(std::string_view value);
+  void write_real(double value);
+  template <class Number>
+  void write_number(Number value) {
+    if constexpr (std::same_as<Number, bool>) {
+      text_ += value ? "true" : "false";
+    } else if constexpr (std::integral<Number>) {
+      text_ += std::to_string(value);
+    } else {
+      write_real(static_cast<double>(value));
+    }
+  }
+
+  std::string text_;
+  bool needs_comma_ = false;
+};
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_EXPORTER_HTTP_JSON_WRITER_H_

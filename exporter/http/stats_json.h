@@ -1,0 +1,18 @@
+// A snapshot of a pool as JSON: every field of StatsV1 under its own name, arrays by enum as
+// objects with the enum's names, options in force by name.
+//
+// Thread safety: plain functions. Cost: about 10 KB of text.
+#ifndef GPUPOOL_EXPORTER_HTTP_STATS_JSON_H_
+#define GPUPOOL_EXPORTER_HTTP_STATS_JSON_H_
+
+#include <string>
+
+#include "exporter/metrics/samples.h"
+
+namespace gpupool::internal {
+
+std::string stats_json(const Snapshot& snapshot);
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_EXPORTER_HTTP_STATS_JSON_H_

@@ -1,0 +1,329 @@
+#include "exporter/metrics/metric_table.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <string>
+
+#include "exporter/metrics/identity.h"
+#include "exporter/metrics/samples.h"
+
+namespace gpupool::internal {
+namespace {
+
+// Ways to read a row. `Field` is a member of StatsV1.
+
+template <auto Field>
+void number(const Snapshot& snapshot, Samples& out) {
+  out.add(snapshot.stats.*Field);
+}
+
+constexpr double kNanosecondsPerSecond = 1e9;
+
+template <auto Field>
+void seconds(const Snapshot& snapshot, Samples& out) {
+  out.add(static_cast<double>(snapshot.stats.*Field) / kNanosecondsPerSecond);
+}
+
+/// One sample for each value of `Enum`, which numbers the array.
+template <auto Field, class Enum>
+void each(const Snapshot& snapshot, Samples& out) {
+  const auto& counts = snapshot.stats.*Field;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    out.add(counts[i], {to_string(static_cast<Enum>(i))});
+  }
+}
+
+void build_info(const Snapshot&, Samples& out) {
+  out.add(1.0, {library_version(), cuda_version()});
+}
+
+void process_info(const Snapshot&, Samples& out) {
+  const JobIdentity& job = job_identity();
+  out.add(1.0, {std::to_string(getpid()), job.rank, job.local_rank, job.world_size, job.job_id});
+}
+
+void device_info(const Snapshot& snapshot, Samples& out) {
+  out.add(1.0, {snapshot.device.uuid, snapshot.device.pci_bus_id, snapshot.device.name});
+}
+
+void allocated(const Snapshot& snapshot, Samples& out) {
+  out.add(snapshot.stats.live_requested_bytes + snapshot.stats.waste_bytes);
+}
+
+constexpr std::size_t kSmallestLog2 = 12;  // free pieces are units of 4 KiB
+
+/// The sizes shown depend on the limit alone, so that the number of series never changes.
+void free_blocks(const Snapshot& snapshot, Samples& out) {
+  const StatsV1& stats = snapshot.stats;
+  const auto limit_log2 = static_cast<std::size_t>(std::bit_width(stats.limit_bytes | 1)) - 1;
+  const std::size_t last = std::clamp(limit_log2, kSmallestLog2, kSizeLog2Count - 1);
+  for (std::size_t i = kSmallestLog2; i <= last; ++i) {
+    out.add(stats.free_runs_by_log2[i] + stats.free_buddies_by_log2[i],
+            {std::to_string(std::uint64_t{1} << i)});
+  }
+}
+
+template <auto Field>
+void each_watched(const Snapshot& snapshot, Samples& out) {
+  const auto count = std::min<std::size_t>(snapshot.stats.watched_count, kMaxWatchedSizes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const WatchedSize& watched = snapshot.stats.watched[i];
+    out.add(static_cast<double>(watched.*Field), {std::to_string(watched.bytes)});
+  }
+}
+
+constexpr std::string_view kUntaggedName = "untagged";
+
+void tag_bytes(const Snapshot& snapshot, Samples& out) {
+  std::uint64_t tagged = 0;
+  const std::size_t count = std::min(snapshot.tags.size(), kMaxTags);
+  for (std::size_t i = 0; i < count; ++i) {
+    // Counted with what has no tag, so that no series is there twice.
+    if (snapshot.tags[i] == kUntaggedName) continue;
+    tagged += snapshot.stats.tag_live_bytes[i];
+    out.add(snapshot.stats.tag_live_bytes[i], {snapshot.tags[i]});
+  }
+  // Not below 0 where the counters of another thread moved between two of these reads.
+  const std::uint64_t live = snapshot.stats.live_requested_bytes;
+  out.add(live - std::min(live, tagged), {kUntaggedName});
+}
+
+void alert_thresholds(const Snapshot& snapshot, Samples& out) {
+  out.add(snapshot.stats.threshold_fragmentation_ratio, {"GpupoolFragmentationHigh"});
+  out.add(snapshot.stats.threshold_required_block_bytes, {"GpupoolLargestBlockBelowRequired"});
+}
+
+// The pool's 28 duration buckets (64 ns * 2^i) joined to nine, about 8 us to 0.5 s: the bounds are
+// bounds of the pool's, so that joining loses nothing but resolution.
+constexpr std::size_t kFirstDurationBucket = 7;
+constexpr std::size_t kDurationStep = 2;
+constexpr std::size_t kDurationBounds = 9;
+
+void driver_call_durations(const Snapshot& snapshot, Samples& out) {
+  std::array<double, kDurationBounds> bounds{};
+  for (std::size_t i = 0; i < kDurationBounds; ++i) {
+    const std::size_t bucket = kFirstDurationBucket + i * kDurationStep;
+    bounds[i] = static_cast<double>(std::uint64_t{64} << bucket) / kNanosecondsPerSecond;
+  }
+  std::array<std::uint64_t, kDurationBounds + 1> counts{};
+  std::uint64_t sum_ns = 0;
+  for (const DurationHistogram& operation : snapshot.stats.driver_duration) {
+    sum_ns += operation.sum_ns;
+    for (std::size_t i = 0; i < kDurationBuckets; ++i) {
+      const std::size_t above = i > kFirstDurationBucket ? i - kFirstDurationBucket : 0;
+      const std::size_t joined = (above + kDurationStep - 1) / kDurationStep;
+      counts[std::min(joined, kDurationBounds)] += operation.count[i];
+    }
+  }
+  out.add_histogram(bounds, counts, static_cast<double>(sum_ns) / kNanosecondsPerSecond);
+}
+
+void allocation_sizes(const Snapshot& snapshot, Samples& out) {
+  std::array<double, kSizeBuckets - 1> bounds{};
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    bounds[i] = static_cast<double>(std::uint64_t{512} << (2 * i));
+  }
+  out.add_histogram(bounds, snapshot.stats.requests_by_size,
+                    static_cast<double>(snapshot.stats.requested_bytes_total));
+}
+
+constexpr auto kGauge = MetricKind::gauge;
+constexpr auto kCounter = MetricKind::counter;
+constexpr auto kHistogram = MetricKind::histogram;
+constexpr LabelNames kNone{};
+constexpr LabelNames kDevice{"device"};
+constexpr LabelNames kPool{"device", "pool"};
+constexpr LabelNames kReason{"device", "pool", "reason"};
+constexpr LabelNames kOperation{"device", "pool", "operation"};
+constexpr LabelNames kRequestBytes{"device", "pool", "request_bytes"};
+
+// clang-format off: one family in two or three lines, so that the table can be read as one.
+using S = StatsV1;
+constexpr MetricRow kTable[] = {
+    // Who and where.
+    {"gpupool_build_info",
+     kGauge,
+     {"version", "cuda"},
+     "Version of the library and of the CUDA toolkit it was built with; always 1.",
+     build_info},
+    {"gpupool_process_info",
+     kGauge,
+     {"pid", "rank", "local_rank", "world_size", "job_id"},
+     "Place of this process in a distributed job, empty where unknown; always 1.",
+     process_info},
+    {"gpupool_device_info",
+     kGauge,
+     {"device", "uuid", "pci_bus_id", "name"},
+     "Identity of the device; always 1. The uuid is the one that DCGM shows.",
+     device_info},
+    {"gpupool_start_time_seconds", kGauge, kPool, "Unix time at which the pool was created.",
+     seconds<&S::start_unix_ns>},
+
+    // The device and the limits.
+    {"gpupool_device_memory_total_bytes", kGauge, kDevice,
+     "Memory of the device as the driver reports it.", number<&S::device_total_bytes>},
+    {"gpupool_device_memory_free_bytes", kGauge, kDevice,
+     "Memory of the device that no process holds, as maintenance last read it from the driver.",
+     number<&S::device_free_bytes>},
+    {"gpupool_limit_bytes", kGauge, kPool, "Most that the pool may hold, as configured.",
+     number<&S::limit_bytes>},
+    {"gpupool_limit_in_force_bytes", kGauge, kPool,
+     "Most that the pool can hold now: the limit, or what it holds plus what the device has free.",
+     number<&S::limit_in_force_bytes>},
+
+    // Bytes: reserved = requested + waste + cached + pending free + free.
+    {"gpupool_reserved_bytes", kGauge, kPool, "Memory held from the driver.",
+     number<&S::held_bytes>},
+    {"gpupool_allocated_bytes", kGauge, kPool, "Memory in live blocks: requested bytes and waste.",
+     allocated},
+    {"gpupool_requested_bytes", kGauge, kPool,
+     "Memory that callers asked for and have not given back.", number<&S::live_requested_bytes>},
+    {"gpupool_waste_bytes", kGauge, kPool, "Memory lost to rounding and slab tails.",
+     number<&S::waste_bytes>},
+    {"gpupool_cached_bytes", kGauge, kPool,
+     "Freed memory in the caches in front of the shared tiers.", number<&S::cached_bytes>},
+    {"gpupool_pending_free_bytes", kGauge, kPool,
+     "Freed memory that waits for work of a stream to complete.", number<&S::pending_bytes>},
+    {"gpupool_free_bytes", kGauge, kPool, "Memory held and free for any stream.",
+     number<&S::free_bytes>},
+    {"gpupool_fallback_bytes", kGauge, kPool,
+     "Memory in driver allocations outside the arena; part of reserved.",
+     number<&S::fallback_bytes>},
+
+    // Fragmentation.
+    {"gpupool_largest_free_block_bytes", kGauge, kPool,
+     "Largest request that would be served now without the driver.",
+     number<&S::largest_free_block_bytes>},
+    {"gpupool_largest_satisfiable_bytes", kGauge, kPool,
+     "Largest request that could be served up to the limit in force, growth included.",
+     number<&S::largest_satisfiable_bytes>},
+    {"gpupool_required_block_bytes", kGauge, kPool,
+     "Largest request that the job declared it will make; 0 where none was declared.",
+     number<&S::threshold_required_block_bytes>},
+    {"gpupool_fragmentation_ratio", kGauge, kPool,
+     "Share of the available memory that one request could not get, from 0 (none) to 1.",
+     number<&S::fragmentation_ratio>},
+    {"gpupool_raw_fragmentation_ratio", kGauge, kPool,
+     "Share of the mapped free memory outside the largest free block, from 0 (none) to 1.",
+     number<&S::raw_fragmentation_ratio>},
+    {"gpupool_free_blocks",
+     kGauge,
+     {"device", "pool", "block_bytes"},
+     "Free blocks of at least block_bytes and less than twice that.",
+     free_blocks},
+    {"gpupool_unusable_free_bytes", kGauge, kRequestBytes,
+     "Free memory in pieces too small for a request of a watched size.",
+     each_watched<&WatchedSize::unusable_free_bytes>},
+    {"gpupool_watched_size_fits", kGauge, kRequestBytes,
+     "1 where a request of a watched size would be served now, 0 where it would fail.",
+     each_watched<&WatchedSize::fits>},
+
+    // Objects and peaks.
+    {"gpupool_segments", kGauge, kPool, "Physical handles or driver segments held.",
+     number<&S::segments>},
+    {"gpupool_active_allocations", kGauge, kPool, "Live blocks.", number<&S::live_blocks>},
+    {"gpupool_requested_peak_bytes", kGauge, kPool, "Highest requested bytes since the start.",
+     number<&S::peak_requested_bytes>},
+    {"gpupool_reserved_peak_bytes", kGauge, kPool, "Highest reserved bytes since the start.",
+     number<&S::peak_held_bytes>},
+    {"gpupool_requested_window_peak_bytes", kGauge, kPool,
+     "Highest requested bytes of the last 60 seconds.", number<&S::window_peak_requested_bytes>},
+
+    // Requests: requests = hits + misses.
+    {"gpupool_allocation_requests_total", kCounter, kPool,
+     "Allocation requests of more than 0 bytes.", number<&S::requests>},
+    {"gpupool_allocation_hits_total", kCounter, kPool,
+     "Requests served without a driver call and without waiting.", number<&S::hits>},
+    {"gpupool_allocation_misses_total", kCounter, kReason,
+     "Requests that needed the driver, waited or failed, by the first reason that applies.",
+     each<&S::misses_by_reason, MissReason>},
+    {"gpupool_tier_hits_total",
+     kCounter,
+     {"device", "pool", "tier"},
+     "Hits by the tier that served them.",
+     each<&S::hits_by_tier, Tier>},
+    {"gpupool_fallbacks_total", kCounter, kReason,
+     "Requests served by a driver allocation outside the arena.",
+     each<&S::fallbacks_by_reason, FallbackReason>},
+    {"gpupool_out_of_memory_total",
+     kCounter,
+     {"device", "pool", "cause"},
+     "Requests that failed.",
+     each<&S::failures_by_reason, MissReason>},
+    {"gpupool_frees_total", kCounter, kPool, "Blocks given back.", number<&S::frees>},
+    {"gpupool_requested_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
+     number<&S::requested_bytes_total>},
+    {"gpupool_allocation_size_bytes", kHistogram, kPool,
+     "Sizes of requests; the sum is of those that were served.", allocation_sizes},
+
+    // The driver.
+    {"gpupool_driver_calls_total", kCounter, kOperation,
+     "Calls to the driver that take, move or give back memory.",
+     each<&S::driver_calls_by_operation, DriverOperation>},
+    {"gpupool_driver_call_failures_total", kCounter, kOperation, "Driver calls that failed.",
+     each<&S::driver_failures_by_operation, DriverOperation>},
+    {"gpupool_driver_call_duration_seconds", kHistogram, kPool,
+     "Duration of driver calls, all operations.", driver_call_durations},
+    {"gpupool_driver_seconds_total", kCounter, kPool, "Time in driver calls, any thread.",
+     seconds<&S::driver_ns>},
+    {"gpupool_driver_wait_seconds_total", kCounter, kPool,
+     "Time that allocating threads waited for the driver.", seconds<&S::driver_wait_ns>},
+
+    // Memory that goes back.
+    {"gpupool_trims_total", kCounter, kReason, "Trims, by why they were made.",
+     each<&S::trims_by_reason, TrimReason>},
+    {"gpupool_trimmed_bytes_total", kCounter, kReason, "Bytes given back to the driver by trims.",
+     each<&S::trimmed_bytes_by_reason, TrimReason>},
+    {"gpupool_released_bytes_total", kCounter, kReason, "Bytes given back to the driver.",
+     each<&S::released_bytes_by_reason, ReleaseReason>},
+    {"gpupool_allocation_retries_total", kCounter, kPool,
+     "Rounds of emptying caches and searching again.", number<&S::retries>},
+
+    // Streams.
+    {"gpupool_cross_stream_reuse_total",
+     kCounter,
+     {"device", "pool", "how"},
+     "Blocks that one stream freed and another got.",
+     each<&S::cross_stream_reuse, CrossStreamReuse>},
+    {"gpupool_epochs_closed_total", kCounter, kPool,
+     "Epochs of streams that were closed with an event.", number<&S::epochs_closed>},
+    {"gpupool_events_recorded_total", kCounter, kPool, "Events recorded on streams.",
+     number<&S::events_recorded>},
+
+    // The rest.
+    {"gpupool_misuses_total",
+     kCounter,
+     {"device", "pool", "kind"},
+     "Calls refused or corrected because the program was wrong.",
+     each<&S::misuses, Misuse>},
+    {"gpupool_tag_requested_bytes",
+     kGauge,
+     {"device", "pool", "tag"},
+     "Live requested bytes by purpose.",
+     tag_bytes},
+    {"gpupool_alert_threshold",
+     kGauge,
+     {"device", "pool", "alert"},
+     "Value at which an alert is meant to fire, in the unit of what it compares.",
+     alert_thresholds},
+    {"gpupool_maintain_steps_total", kCounter, kPool, "Steps of upkeep.",
+     number<&S::maintain_steps>},
+    {kCollectDuration, kGauge, kNone, "Time that it took to collect this page.", nullptr},
+    {kCollectErrors, kCounter, kNone, "Collections that failed.", nullptr},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const MetricRow> metric_table() { return kTable; }
+
+const MetricRow& metric_row(std::string_view name) {
+  const auto* row = std::ranges::find(kTable, name, &MetricRow::name);
+  if (row == std::end(kTable)) std::abort();
+  return *row;
+}
+
+}  // namespace gpupool::internal

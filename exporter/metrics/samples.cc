@@ -1,0 +1,94 @@
+#include "exporter/metrics/samples.h"
+
+#include <cmath>
+#include <utility>
+
+#include "exporter/base/utf8.h"
+
+namespace gpupool::internal {
+namespace {
+
+prometheus::MetricType prometheus_type(MetricKind kind) {
+  switch (kind) {
+    case MetricKind::gauge: return prometheus::MetricType::Gauge;
+    case MetricKind::counter: return prometheus::MetricType::Counter;
+    case MetricKind::histogram: return prometheus::MetricType::Histogram;
+  }
+  return prometheus::MetricType::Untyped;
+}
+
+prometheus::MetricFamily empty_family(const MetricRow& row) {
+  prometheus::MetricFamily family;
+  family.name = row.name;
+  family.help = row.help;
+  family.type = prometheus_type(row.kind);
+  return family;
+}
+
+void set_value(MetricKind kind, double value, prometheus::ClientMetric& metric) {
+  if (!std::isfinite(value)) value = 0;  // one NaN in a total looks like a restart to a rate
+  if (kind == MetricKind::counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+}
+
+}  // namespace
+
+Samples::Samples(const MetricRow& row, const Snapshot& snapshot)
+    : row_(row), snapshot_(snapshot), family_(empty_family(row)) {}
+
+prometheus::ClientMetric& Samples::new_metric(std::initializer_list<std::string_view> labels) {
+  prometheus::ClientMetric& metric = family_.metric.emplace_back();
+  auto next = labels.begin();
+  for (const std::string_view name : row_.labels.all()) {
+    std::string value;
+    if (name == "device") {
+      value = std::to_string(snapshot_.device.ordinal);
+    } else if (name == "pool") {
+      value = to_valid_utf8(snapshot_.pool);
+    } else if (next != labels.end()) {
+      value = to_valid_utf8(*next++);
+    }
+    metric.label.push_back({std::string(name), std::move(value)});
+  }
+  return metric;
+}
+
+void Samples::add(double value, std::initializer_list<std::string_view> labels) {
+  set_value(row_.kind, value, new_metric(labels));
+}
+
+void Samples::add_histogram(std::span<const double> bounds, std::span<const std::uint64_t> counts,
+                            double sum) {
+  prometheus::ClientMetric::Histogram& histogram = new_metric({}).histogram;
+  std::uint64_t cumulative = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    cumulative += counts[i];
+    if (i < bounds.size()) histogram.bucket.push_back({cumulative, bounds[i]});
+  }
+  histogram.sample_count = cumulative;
+  histogram.sample_sum = std::isfinite(sum) ? sum : 0;
+}
+
+std::vector<prometheus::MetricFamily> collect_families(const Snapshot& snapshot) {
+  std::vector<prometheus::MetricFamily> families;
+  families.reserve(metric_table().size());
+  for (const MetricRow& row : metric_table()) {
+    if (row.fill == nullptr) continue;
+    Samples samples(row, snapshot);
+    row.fill(snapshot, samples);
+    prometheus::MetricFamily family = samples.take();
+    if (!family.metric.empty()) families.push_back(std::move(family));
+  }
+  return families;
+}
+
+prometheus::MetricFamily make_family(const MetricRow& row, double value) {
+  prometheus::MetricFamily family = empty_family(row);
+  set_value(row.kind, value, family.metric.emplace_back());
+  return family;
+}
+
+}  // namespace gpupool::internal

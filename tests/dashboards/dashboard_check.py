@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Every name and every expression in dashboards, rules and runbooks against what is really exported.
+
+    dashboard_check.py SOURCE_DIRECTORY GPUPOOL_PROGRAM
+
+Starts the demo and a Prometheus that scrapes it. Then:
+- every metric named in dashboards/, configs/, docs/ and the README is a family of the demo's page;
+- every expression of every panel and annotation runs and returns a series, as do the variables;
+- every rule is evaluated without an error, and every selector in it finds a series.
+Families that no panel shows are listed, not refused.
+"""
+import json
+import pathlib
+import re
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import processes  # noqa: E402
+import prometheus_server  # noqa: E402
+from dashboard_lint import expressions  # noqa: E402
+
+# Expressions that are right to be empty on a healthy process, and why.
+MAY_BE_EMPTY = {
+    'annotation "Failed requests"': "marks failures, and the demo has none",
+}
+# Words that begin like a metric and are none: programs, targets, labels of the build.
+NO_METRICS = {"gpupool_allocator", "gpupool_exporter", "gpupool_target", "gpupool_test"}
+# What Grafana puts in place of its variables; windows of seconds, as the scrapes here are.
+VARIABLES = {"$__rate_interval": "5s", "$__range": "30s", "$job": ".*", "$instance": ".*",
+             "$device": ".*", "$pool": ".*"}
+
+
+def fill_in(text):
+    for name, value in VARIABLES.items():
+        text = text.replace(name, value)
+    processes.require("$" not in text, f"unknown variable in {text}")
+    return text
+
+
+def families(page):
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.M))
+
+
+def series_names(page):
+    """Family names and, for histograms, the names of their series."""
+    names = set()
+    for name, kind in families(page).items():
+        names.add(name)
+        if kind == "histogram":
+            names.update({f"{name}_bucket", f"{name}_sum", f"{name}_count"})
+    return names
+
+
+def texts(source):
+    files = [source / "README.md"]
+    for folder in ("dashboards", "configs", "docs", "docker", "examples"):
+        files += [file for file in sorted((source / folder).rglob("*"))
+                  if file.suffix in (".md", ".json", ".yml", ".yaml", ".py")]
+    return [file for file in files if file.is_file()]
+
+
+def check_names(source, page):
+    known = series_names(page)
+    faults = []
+    for file in texts(source):
+        # Not the names of recording rules (colons), and no cut-off names like gpupool_<noun>.
+        for name in set(re.findall(r"(?<![\w:])gpupool_[a-z0-9_]+(?![\w:<{*]|\.[a-z])|"
+                                   r"(?<![\w:])gpupool_[a-z0-9_]+(?=\{)", file.read_text())):
+            if name not in known and name not in NO_METRICS:
+                faults.append(f"{file.relative_to(source)} names {name}, which is not exported")
+    processes.require(not faults, "\n".join(sorted(faults)))
+
+
+def check_variables(prometheus, dashboard):
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] != "query":
+            continue
+        match = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+        processes.require(match, f"variable {variable['name']}: {variable['definition']}")
+        values = prometheus.ask(f"label/{match[2]}/values", **{"match[]": fill_in(match[1])})
+        processes.require(values, f"variable {variable['name']} has no value")
+
+
+def check_expressions(prometheus, file):
+    dashboard = json.loads(file.read_text())
+    check_variables(prometheus, dashboard)
+    faults, count = [], 0
+    for place, expr in expressions(dashboard):
+        count += 1
+        if not prometheus.query(fill_in(expr)) and place not in MAY_BE_EMPTY:
+            faults.append(f"{file.name}, {place}: no series for {expr}")
+    processes.require(not faults, "\n".join(faults))
+    unused = set(MAY_BE_EMPTY) - {place for place, _ in expressions(dashboard)}
+    processes.require(not unused, f"exceptions without an expression: {unused}")
+    return count
+
+
+def check_rules(prometheus):
+    count = 0
+    for group in prometheus.ask("rules")["groups"]:
+        for rule in group["rules"]:
+            processes.require(rule["health"] == "ok", f"{rule['name']}: {rule.get('lastError')}")
+            selectors = re.findall(r"gpupool_[a-z0-9_]+(?:\{[^}]*\})?", rule["query"])
+            processes.require(selectors, f"{rule['name']} looks at no metric")
+            for selector in selectors:
+                processes.require(prometheus.query(selector),
+                                  f"{rule['name']}: no series for {selector}")
+            count += 1
+    processes.require(count, "no rule was loaded")
+    return count
+
+
+def list_unshown(source, page):
+    shown = "".join(file.read_text() for file in (source / "dashboards/grafana").glob("*.json"))
+    unshown = [name for name in families(page) if name not in shown]
+    print(f"families that no panel shows ({len(unshown)}): " + ", ".join(sorted(unshown)))
+
+
+def check(source, program, folder):
+    port = processes.free_port()
+    demo = [program, "demo", "--port", port, "--for", 100]
+    prometheus_server.render(source, folder, f"127.0.0.1:{port}")
+    with processes.running("demo", demo, folder) as process:
+        url = f"http://127.0.0.1:{port}/metrics"
+        page = processes.wait_for("metrics page", 15, lambda: processes.get(url), process)
+        check_names(source, page)
+        with prometheus_server.running(folder) as prometheus:
+            prometheus.wait_for("target", 20, prometheus.is_target_up)
+            # Rates need two scrapes inside their window, rules one evaluation after the first.
+            prometheus.wait_for("rate of requests", 20, lambda: prometheus.query(
+                "rate(gpupool_allocation_requests_total[5s])"))
+            prometheus.wait_for("evaluation of the rules", 10, lambda: all(
+                rule["health"] == "ok" for group in prometheus.ask("rules")["groups"]
+                for rule in group["rules"]))
+            count = sum(check_expressions(prometheus, file)
+                        for file in sorted((source / "dashboards/grafana").glob("*.json")))
+            print(f"{count} expressions ran, {check_rules(prometheus)} rules evaluated")
+        list_unshown(source, page)
+        code = process.stop()
+        processes.require(code == 0, f"demo: exit code {code}\n{process.output()}")
+
+
+def main():
+    source, program = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    with tempfile.TemporaryDirectory(prefix="gpupool-dashboards-") as folder:
+        check(source, program, pathlib.Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except processes.TestFailure as failure:
+        sys.exit(f"FAILED: {failure}")

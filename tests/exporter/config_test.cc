@@ -1,0 +1,324 @@
+// What a configuration may say, and each way in which it is refused.
+#include "gpupool/exporter/config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace gpupool {
+namespace {
+
+std::string all_text(const std::vector<ConfigError>& errors) {
+  std::string result;
+  for (const ConfigError& error : errors) result += error.text("f.yaml") + "\n";
+  return result;
+}
+
+Config parse_ok(const std::string& yaml) {
+  auto result = parse_config(yaml);
+  if (!result.ok()) ADD_FAILURE() << yaml << "\n" << all_text(result.error());
+  return result.ok() ? result.value() : Config{};
+}
+
+std::vector<ConfigError> parse_errors(const std::string& yaml) {
+  const auto result = parse_config(yaml);
+  return result.ok() ? std::vector<ConfigError>{} : result.error();
+}
+
+TEST(ConfigTest, DefaultsWhereNothingIsSaid) {
+  const Config config = parse_ok("version: 1\n");
+  EXPECT_EQ(config.pool.name, "default");
+  EXPECT_EQ(std::get<double>(config.pool.capacity), 1.0);
+  EXPECT_EQ(config.pool.runtime.recycling, Recycling::off);
+  EXPECT_EQ(config.exporter.bind, "127.0.0.1");
+  EXPECT_EQ(config.exporter.port, kDefaultPort);
+  EXPECT_EQ(config.exporter.port_count, 16);
+  EXPECT_EQ(config.pool.tags.size(), 5u);
+}
+
+TEST(ConfigTest, EveryKey) {
+  const Config config = parse_ok(R"(# a comment
+version: 1
+pool:
+  name: trainer.rank-0
+  capacity: 120GiB
+  reserve: 2GiB
+  backing: cudamalloc
+  recycling: off
+  slack: 5%
+  policy: never
+  on_misuse: abort
+  cache_small: 8MiB
+  cache_large: 64 MiB
+  watched_sizes: [1GiB, 256MiB]
+  verify_streams: true
+exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true}
+alerts:
+  fragmentation_ratio: 0.6
+  required_block_bytes: 3GiB
+tags:
+- weights
+- kv-cache
+)");
+  EXPECT_EQ(config.pool.name, "trainer.rank-0");
+  EXPECT_EQ(std::get<std::uint64_t>(config.pool.capacity), std::uint64_t{120} << 30);
+  EXPECT_EQ(config.pool.reserve_bytes, std::uint64_t{2} << 30);
+  EXPECT_EQ(config.pool.backing, Backing::cudamalloc);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.slack, 0.05);
+  EXPECT_EQ(config.pool.runtime.policy, CrossStreamPolicy::never);
+  EXPECT_EQ(config.pool.on_misuse, OnMisuse::abort);
+  EXPECT_EQ(config.pool.cache_small_bytes, std::uint64_t{8} << 20);
+  EXPECT_EQ(config.pool.cache_large_bytes, std::uint64_t{64} << 20);
+  const std::vector<std::uint64_t> watched = {std::uint64_t{1} << 30, std::uint64_t{256} << 20};
+  EXPECT_EQ(config.pool.watched_sizes, watched);
+  EXPECT_TRUE(config.pool.verify_streams);
+  EXPECT_FALSE(config.exporter.enabled);
+  EXPECT_EQ(config.exporter.bind, "::1");
+  EXPECT_EQ(config.exporter.port, 9400);
+  EXPECT_EQ(config.exporter.port_count, 4);
+  EXPECT_TRUE(config.exporter.public_page);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
+  EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
+  EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
+}
+
+TEST(ConfigTest, CapacityForms) {
+  const auto capacity = [](const std::string& text) {
+    return parse_ok("pool: {capacity: " + text + "}").pool.capacity;
+  };
+  EXPECT_DOUBLE_EQ(std::get<double>(capacity("90%")), 0.9);
+  EXPECT_DOUBLE_EQ(std::get<double>(capacity("\"90 %\"")), 0.9);
+  EXPECT_DOUBLE_EQ(std::get<double>(capacity("0.9")), 0.9);
+  EXPECT_DOUBLE_EQ(std::get<double>(capacity("1.0")), 1.0);
+  EXPECT_DOUBLE_EQ(std::get<double>(capacity("100%")), 1.0);
+  EXPECT_EQ(std::get<std::uint64_t>(capacity("20GB")), 20'000'000'000u);
+  EXPECT_EQ(std::get<std::uint64_t>(capacity("8589934592")), std::uint64_t{8} << 30);
+}
+
+TEST(ConfigTest, APortThatWasAskedForIsTheOnlyOneTried) {
+  EXPECT_EQ(parse_ok("exporter: {port: 9400}").exporter.port_count, 1);
+  EXPECT_EQ(parse_ok("exporter: {port: 9400, port_count: 8}").exporter.port_count, 8);
+  EXPECT_EQ(parse_ok("exporter: {port_count: 8}").exporter.port, kDefaultPort);
+}
+
+struct Refused {
+  const char* yaml;
+  int line;
+  const char* key_path;
+  const char* message;  // part of it
+};
+
+void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.yaml; }
+
+class ConfigRefusalTest : public testing::TestWithParam<Refused> {};
+
+TEST_P(ConfigRefusalTest, IsRefusedWithLineKeyAndWhatIsAllowed) {
+  const Refused& refused = GetParam();
+  const auto errors = parse_errors(refused.yaml);
+  ASSERT_EQ(errors.size(), 1u) << all_text(errors);
+  EXPECT_EQ(errors[0].line, refused.line) << errors[0].text("f.yaml");
+  EXPECT_EQ(errors[0].key_path, refused.key_path) << errors[0].text("f.yaml");
+  EXPECT_NE(errors[0].message.find(refused.message), std::string::npos) << errors[0].text("f.yaml");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, ConfigRefusalTest,
+    testing::Values(
+        Refused{"version: 1\nplool: {}\n", 2, "plool",
+                "unknown key; allowed are version, pool, exporter, alerts, tags"},
+        Refused{"alerts:\n  largest_fre_block_alert: 0.5\n", 2, "alerts.largest_fre_block_alert",
+                "allowed are fragmentation_ratio, required_block_bytes"},
+        Refused{"pool:\n  slack: 5%\n  name: a\n  slack: 1%\n", 4, "pool.slack",
+                "given twice, first on line 2"},
+        Refused{"pool: {}\nversion: 1\npool: {}\n", 3, "pool", "given twice"},
+        Refused{"pool: {name: a, \"name\": b}", 1, "pool.name", "given twice"},
+        Refused{"pool:\n", 1, "pool", "has no value; allowed is a mapping with the keys name"},
+        Refused{"pool: [1, 2]", 1, "pool", "is a list; allowed is a mapping"},
+        Refused{"pool: text", 1, "pool", "is a single value; allowed is a mapping"},
+        Refused{"- version", 1, "", "is a list; allowed is a mapping"},
+        Refused{"just text", 1, "", "is a single value; allowed is a mapping"},
+        Refused{"[a, b]: 1", 1, "?", "a key must be a word, not a list"},
+        Refused{"{a: b}: 1", 1, "?", "a key must be a word, not a mapping"},
+        Refused{"~: 1", 1, "?", "a key must be a word, not nothing"},
+        Refused{"exporter:\n  tls:\n    cert: /x\n", 3, "exporter.tls",
+                "put a proxy or a sidecar in front"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Yaml, ConfigRefusalTest,
+    testing::Values(
+        Refused{"pool: &p {name: a}", 1, "pool", "anchors (&name) are not allowed"},
+        Refused{"version: !!int 1", 1, "version", "tags (!name) are not allowed"},
+        Refused{"version: 1\n---\nversion: 1\n", 2, "", "a second document; one is allowed"},
+        Refused{"version: 1\n...\nversion: 1\n", 3, "", "a second document; one is allowed"},
+        Refused{"pool: {name: a", 1, "", "not valid YAML"},
+        Refused{"pool:\n\tname: a\n", 2, "", "not valid YAML"},
+        Refused{"pool: *nobody", 1, "", "not valid YAML"},
+        Refused{"", 0, "", "empty: expected a mapping with `version: 1`"},
+        Refused{"# only a comment\n", 0, "", "empty: expected"},
+        Refused{"---\n", 0, "", "empty: expected"}, Refused{"~", 0, "", "empty: expected"},
+        Refused{"version: 1\npool: {name: \xff\xfe}\n", 2, "", "not UTF-8"},
+        Refused{"version: 1\n\x01\n", 2, "", "not a text file"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Numbers, ConfigRefusalTest,
+    testing::Values(
+        Refused{"version: 2", 1, "version", "'2' is out of range"},
+        Refused{"version: \"1\"", 1, "version", "text in quotes"},
+        Refused{"exporter: {port: 09400}", 1, "exporter.port", "leading zero"},
+        Refused{"exporter: {port: 011000}", 1, "exporter.port", "leading zero"},
+        Refused{"exporter: {port: 010}", 1, "exporter.port", "leading zero"},
+        Refused{"exporter: {port: 0o12}", 1, "exporter.port", "octal"},
+        Refused{"exporter: {port: 0x2710}", 1, "exporter.port", "hexadecimal"},
+        Refused{"exporter: {port: 08}", 1, "exporter.port", "leading zero"},
+        Refused{"exporter: {port: -1}", 1, "exporter.port", "negative"},
+        Refused{"exporter: {port: +9400}", 1, "exporter.port", "from 0 to 65535"},
+        Refused{"exporter: {port: 70000}", 1, "exporter.port", "out of range"},
+        Refused{"exporter: {port: 99999999999999999999}", 1, "exporter.port", "out of range"},
+        Refused{"exporter: {port: 9_400}", 1, "exporter.port", "no such number"},
+        Refused{"exporter: {port: 1e4}", 1, "exporter.port", "no such number"},
+        Refused{"exporter: {port: abc}", 1, "exporter.port", "no such number"},
+        Refused{"exporter: {port: \"9400\"}", 1, "exporter.port", "without quotes"},
+        Refused{"exporter: {port: }", 1, "exporter.port", "has no value"},
+        Refused{"exporter: {port: [1]}", 1, "exporter.port", "is a list"},
+        Refused{"exporter: {port_count: 0}", 1, "exporter.port_count", "from 1 to 1024"},
+        Refused{"exporter:\n  port: 65530\n  port_count: 7\n", 3, "exporter.port_count",
+                "allowed is up to 6"},
+        Refused{"alerts: {fragmentation_ratio: 1.5}", 1, "alerts.fragmentation_ratio",
+                "out of range"},
+        Refused{"alerts: {fragmentation_ratio: -0.1}", 1, "alerts.fragmentation_ratio", "negative"},
+        Refused{"alerts: {fragmentation_ratio: .nan}", 1, "alerts.fragmentation_ratio",
+                "from 0 to 1"},
+        Refused{"alerts: {fragmentation_ratio: .5}", 1, "alerts.fragmentation_ratio",
+                "from 0 to 1"},
+        Refused{"alerts: {fragmentation_ratio: 0,5}", 1, "alerts.5", "unknown key"},
+        Refused{"alerts:\n  fragmentation_ratio: 0,5\n", 2, "alerts.fragmentation_ratio",
+                "from 0 to 1"},
+        Refused{"alerts: {fragmentation_ratio: 50%}", 1, "alerts.fragmentation_ratio",
+                "from 0 to 1"},
+        Refused{"pool: {slack: 5}", 1, "pool.slack", "a percentage from 0% to 100%"},
+        Refused{"pool: {slack: 0.05}", 1, "pool.slack", "no percentage"},
+        Refused{"pool: {slack: 101%}", 1, "pool.slack", "out of range"},
+        Refused{"pool: {slack: 05%}", 1, "pool.slack", "no percentage"},
+        Refused{"pool: {slack: -5%}", 1, "pool.slack", "no percentage"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, ConfigRefusalTest,
+    testing::Values(
+        Refused{"pool: {capacity: 0}", 1, "pool.capacity", "out of range"},
+        Refused{"pool: {capacity: 1}", 1, "pool.capacity", "one byte or as all"},
+        Refused{"pool: {capacity: 1.5}", 1, "pool.capacity", "out of range"},
+        Refused{"pool: {capacity: 0.0}", 1, "pool.capacity", "out of range"},
+        Refused{"pool: {capacity: -0.1}", 1, "pool.capacity", "neither"},
+        Refused{"pool: {capacity: .nan}", 1, "pool.capacity", "neither"},
+        Refused{"pool: {capacity: .inf}", 1, "pool.capacity", "neither"},
+        Refused{"pool: {capacity: 0%}", 1, "pool.capacity", "out of range"},
+        Refused{"pool: {capacity: 110%}", 1, "pool.capacity", "out of range"},
+        Refused{"pool: {capacity: \"0100MiB\"}", 1, "pool.capacity", "leading zero"},
+        Refused{"pool: {capacity: 1.5GiB}", 1, "pool.capacity", "neither"},
+        Refused{"pool: {capacity: 17179869184GiB}", 1, "pool.capacity", "64 bits"},
+        Refused{"pool: {capacity: 1_000_000}", 1, "pool.capacity", "is not a size"},
+        Refused{"pool: {capacity: 0x40000000}", 1, "pool.capacity", "is not a size"},
+        Refused{"pool: {capacity: 1e9}", 1, "pool.capacity", "is not a size"},
+        Refused{"pool: {capacity: ''}", 1, "pool.capacity", "is not a size"},
+        Refused{"pool: {reserve: -1}", 1, "pool.reserve", "negative"},
+        Refused{"pool: {reserve: 512m}", 1, "pool.reserve", "unit"},
+        Refused{"pool: {reserve: 1Gi}", 1, "pool.reserve", "unit"},
+        Refused{"pool: {reserve: 010}", 1, "pool.reserve", "leading zero"},
+        Refused{"pool:\n  capacity: 1GiB\n  reserve: 2GiB\n", 3, "pool.reserve",
+                "is more than pool.capacity; allowed is up to 1GiB"},
+        Refused{"pool: {watched_sizes: 1GiB}", 1, "pool.watched_sizes", "a list of up to 4 sizes"},
+        Refused{"pool: {watched_sizes: [1, 2, 3, 4, 5]}", 1, "pool.watched_sizes", "has 5 items"},
+        Refused{"pool: {watched_sizes: [1GiB, 1024MiB]}", 1, "pool.watched_sizes[1]", "twice"},
+        Refused{"pool: {watched_sizes: [0]}", 1, "pool.watched_sizes[0]", "above 0"},
+        Refused{"pool: {watched_sizes: [1GiB, 1XB]}", 1, "pool.watched_sizes[1]", "unit"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Words, ConfigRefusalTest,
+    testing::Values(
+        Refused{"pool: {recycling: eager}", 1, "pool.recycling",
+                "'eager' is not available yet; allowed is off"},
+        Refused{"pool: {recycling: pressure}", 1, "pool.recycling", "not available yet"},
+        Refused{"pool: {recycling: on}", 1, "pool.recycling", "unknown; allowed is off"},
+        Refused{"pool: {policy: wait}", 1, "pool.policy", "not available yet"},
+        Refused{"pool: {policy: Never}", 1, "pool.policy", "allowed is never, when_done"},
+        Refused{"pool: {backing: [vmm]}", 1, "pool.backing", "of vmm, cudamalloc"},
+        Refused{"pool: {on_misuse: ignore}", 1, "pool.on_misuse", "allowed is report, abort"},
+        Refused{"pool: {verify_streams: yes}", 1, "pool.verify_streams", "true or false"},
+        Refused{"pool: {verify_streams: \"true\"}", 1, "pool.verify_streams", "without quotes"},
+        Refused{"pool: {name: a b}", 1, "pool.name", "no valid name"},
+        Refused{"pool: {name: \"\"}", 1, "pool.name", "no valid name"},
+        Refused{"exporter: {bind: localhost}", 1, "exporter.bind", "an IPv4 or IPv6 address"},
+        Refused{"exporter: {bind: 127.0.0.1:9400}", 1, "exporter.bind", "no address"},
+        Refused{"exporter: {bind: \"127.0.0.1\\0x\"}", 1, "exporter.bind", "no address"},
+        Refused{"tags: weights", 1, "tags", "a list of up to 32 names"},
+        Refused{"tags: [a, b, a]", 1, "tags[2]", "twice"},
+        Refused{"tags: [a, \"b\xc3\xa4\"]", 1, "tags[1]", "no valid name"},
+        Refused{"tags: [a, untagged]", 1, "tags[1]", "any other name"},
+        Refused{"tags: [a, [b]]", 1, "tags[1]", "is a list"},
+        Refused{"tags: {a: b}", 1, "tags", "is a mapping; allowed is a list"}));
+
+TEST(ConfigTest, AllErrorsOfAFileAreReported) {
+  const auto errors = parse_errors(R"(version: 3
+pool:
+  capacity: 0100MiB
+  speed: fast
+  name: a
+  name: b
+  slack: &s 5%
+exporter:
+  port: 0o12
+  tls: {}
+tags: [ok, "not ok"]
+)");
+  std::vector<std::string> found;
+  for (const ConfigError& error : errors) {
+    found.push_back(std::to_string(error.line) + " " + error.key_path);
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"1 version", "3 pool.capacity", "4 pool.speed",
+                                             "6 pool.name", "7 pool.slack", "9 exporter.port",
+                                             "10 exporter.tls", "11 tags[1]"}));
+}
+
+TEST(ConfigTest, ErrorTextHasFileLineAndKey) {
+  const ConfigError error{.line = 3, .key_path = "pool.slack", .message = "is wrong"};
+  EXPECT_EQ(error.text("a.yaml"), "a.yaml:3: pool.slack: is wrong");
+  const ConfigError whole{.line = 0, .key_path = "", .message = "cannot be opened"};
+  EXPECT_EQ(whole.text("a.yaml"), "a.yaml: cannot be opened");
+}
+
+TEST(ConfigTest, AliasesAndMergeKeysAreRefused) {
+  const auto errors =
+      parse_errors("pool: &p\n  name: a\nexporter:\n  <<: *p\nalerts: *p\ntags: [*p]\n");
+  const std::string text = all_text(errors);
+  EXPECT_NE(text.find("f.yaml:1: pool: anchors"), std::string::npos) << text;
+  EXPECT_NE(text.find("f.yaml:4: exporter.<<: merge keys are not allowed"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("f.yaml:5: alerts: aliases (*name) are not allowed"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("f.yaml:6: tags[0]: aliases"), std::string::npos) << text;
+}
+
+TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
+  const std::string text = describe(parse_ok("pool: {capacity: 90%, reserve: 1GiB}"));
+  EXPECT_NE(text.find("pool.capacity:               90 % of the memory that"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("1GiB (1073741824 bytes)"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.5 %\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("10064, the first that is tried"), std::string::npos) << text;
+  // Aligned: every value begins at the same column.
+  std::vector<std::size_t> columns;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    const std::string line = text.substr(begin, end - begin);
+    columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
+    begin = end + 1;
+  }
+  EXPECT_EQ(columns.size(), 21u);
+  EXPECT_EQ(std::ranges::count(columns, columns.front()), std::ssize(columns)) << text;
+}
+
+}  // namespace
+}  // namespace gpupool

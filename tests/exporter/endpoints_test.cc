@@ -1,0 +1,157 @@
+// What is answered to whom, without a socket.
+#include "exporter/http/endpoints.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "exporter/metrics/samples.h"
+
+namespace gpupool::internal {
+namespace {
+
+std::vector<prometheus::MetricFamily> one_family() {
+  return {make_family(
+      {.name = "gpupool_test_bytes", .kind = MetricKind::gauge, .labels = {}, .help = "A test."},
+      12)};
+}
+
+Sources good_sources() {
+  return {.collect = one_family, .stats_json = [] { return std::string("{}\n"); }};
+}
+
+HttpResponse ask(Endpoints& endpoints, const std::string& path, const std::string& method = "GET",
+                 std::optional<std::string> host = "localhost") {
+  return endpoints.handle({.method = method, .path = path, .host = std::move(host)});
+}
+
+std::string header(const HttpResponse& response, const std::string& name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+TEST(EndpointsTest, MetricsAreTextWithItsVersion) {
+  Endpoints endpoints(good_sources(), {});
+  const HttpResponse response = ask(endpoints, "/metrics");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.content_type, "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_NE(response.body.find("gpupool_test_bytes 12\n"), std::string::npos) << response.body;
+  EXPECT_NE(response.body.find("gpupool_collect_errors_total 0\n"), std::string::npos);
+  EXPECT_NE(response.body.find("gpupool_collect_duration_seconds "), std::string::npos);
+}
+
+TEST(EndpointsTest, PageAndItsFilesAndTheApi) {
+  Endpoints endpoints(good_sources(), {});
+  EXPECT_EQ(ask(endpoints, "/").content_type, "text/html; charset=utf-8");
+  EXPECT_EQ(ask(endpoints, "/page.css").content_type, "text/css; charset=utf-8");
+  EXPECT_EQ(ask(endpoints, "/page.js").content_type, "text/javascript; charset=utf-8");
+  EXPECT_EQ(ask(endpoints, "/icon.svg").content_type, "image/svg+xml; charset=utf-8");
+  EXPECT_EQ(ask(endpoints, "/api/v1/stats").content_type, "application/json; charset=utf-8");
+}
+
+TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
+  Endpoints endpoints(good_sources(), {});
+  const std::string html = ask(endpoints, "/").body;
+  EXPECT_NE(html.find("<script src=\"/page.js\""), std::string::npos);
+  EXPECT_EQ(html.find("<script>"), std::string::npos);
+  EXPECT_EQ(html.find("<style"), std::string::npos);
+  EXPECT_EQ(html.find(" style="), std::string::npos);
+  EXPECT_EQ(html.find(" onclick="), std::string::npos);
+  for (const char* path : {"/", "/page.css", "/page.js"}) {
+    const std::string body = ask(endpoints, path).body;
+    EXPECT_EQ(body.find("https://"), std::string::npos) << path;
+    EXPECT_EQ(body.find("//cdn"), std::string::npos) << path;
+  }
+}
+
+TEST(EndpointsTest, EveryAnswerHasTheSecurityHeaders) {
+  Endpoints endpoints(good_sources(), {});
+  for (const char* path : {"/", "/metrics", "/api/v1/stats", "/nothing"}) {
+    const HttpResponse response = ask(endpoints, path);
+    EXPECT_EQ(header(response, "X-Content-Type-Options"), "nosniff") << path;
+    EXPECT_EQ(header(response, "Content-Security-Policy").find("default-src 'self'"), 0u) << path;
+    EXPECT_EQ(header(response, "Cache-Control"), "no-store") << path;
+  }
+}
+
+TEST(EndpointsTest, OnlyWholePathsAreFound) {
+  Endpoints endpoints(good_sources(), {});
+  for (const char* path : {"/metricsx", "/metrics/", "/metrics/foo", "/metric", "", "//metrics",
+                           "/-/", "/-/healthy/x", "/api/v1/stats2", "/api/v1/", "/index.html"}) {
+    const HttpResponse response = ask(endpoints, path);
+    EXPECT_EQ(response.status, 404) << path;
+    EXPECT_NE(response.body.find("/metrics       metrics for Prometheus"), std::string::npos);
+  }
+}
+
+TEST(EndpointsTest, OnlyGetAndHead) {
+  Endpoints endpoints(good_sources(), {});
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", ""}) {
+    const HttpResponse response = ask(endpoints, "/metrics", method);
+    EXPECT_EQ(response.status, 405) << method;
+    EXPECT_EQ(header(response, "Allow"), "GET, HEAD") << method;
+  }
+  EXPECT_EQ(ask(endpoints, "/metrics", "HEAD").status, 200);
+}
+
+TEST(EndpointsTest, ReadyFollowsTheFlagAndHealthyDoesNot) {
+  Endpoints endpoints(good_sources(), {});
+  EXPECT_EQ(ask(endpoints, "/-/ready").status, 503);
+  EXPECT_EQ(ask(endpoints, "/-/healthy").status, 200);
+  endpoints.set_ready(true);
+  EXPECT_EQ(ask(endpoints, "/-/ready").status, 200);
+}
+
+TEST(EndpointsTest, OnLoopbackTheHostMustBeThisMachine) {
+  Endpoints endpoints(good_sources(), {.bound_address = "127.0.0.1"});
+  for (const char* host : {"localhost", "LocalHost:10064", "127.0.0.1", "127.0.0.1:8000",
+                           "127.1.2.3", "[::1]", "[::1]:10064"}) {
+    EXPECT_EQ(ask(endpoints, "/metrics", "GET", host).status, 200) << host;
+  }
+  EXPECT_EQ(ask(endpoints, "/metrics", "GET", std::nullopt).status, 200);
+  for (const char* host : {"evil.example", "localhost.evil.example", "10.0.0.1", "", "[", "[]",
+                           "127.0.0.1.evil.example", "::1", "notlocalh"}) {
+    EXPECT_EQ(ask(endpoints, "/metrics", "GET", host).status, 403) << host;
+    EXPECT_EQ(ask(endpoints, "/", "GET", host).status, 403) << host;
+  }
+}
+
+TEST(EndpointsTest, BeyondLoopbackPageAndApiAreOffUnlessAskedFor) {
+  for (const char* address : {"0.0.0.0", "10.1.2.3", "::"}) {
+    Endpoints closed(good_sources(), {.bound_address = address});
+    EXPECT_EQ(ask(closed, "/metrics", "GET", "node7:10064").status, 200) << address;
+    EXPECT_EQ(ask(closed, "/-/healthy", "GET", "node7:10064").status, 200) << address;
+    for (const char* path : {"/", "/page.js", "/api/v1/stats"}) {
+      EXPECT_EQ(ask(closed, path, "GET", "node7:10064").status, 403) << address << path;
+    }
+    Endpoints open(good_sources(), {.bound_address = address, .is_page_public = true});
+    EXPECT_EQ(ask(open, "/", "GET", "node7:10064").status, 200) << address;
+  }
+}
+
+TEST(EndpointsTest, AThrowingSourceIsA500AndIsCounted) {
+  int calls = 0;
+  Sources sources = good_sources();
+  sources.collect = [&]() -> std::vector<prometheus::MetricFamily> {
+    ++calls;
+    if (calls == 1) throw std::runtime_error("broken on purpose");
+    if (calls == 2) throw 7;
+    return one_family();
+  };
+  Endpoints endpoints(sources, {});
+  const HttpResponse broken = ask(endpoints, "/metrics");
+  EXPECT_EQ(broken.status, 500);
+  EXPECT_NE(broken.body.find("broken on purpose"), std::string::npos);
+  EXPECT_EQ(ask(endpoints, "/metrics").status, 500);
+  const HttpResponse next = ask(endpoints, "/metrics");
+  EXPECT_EQ(next.status, 200);
+  EXPECT_NE(next.body.find("gpupool_collect_errors_total 2\n"), std::string::npos) << next.body;
+}
+
+}  // namespace
+}  // namespace gpupool::internal

@@ -1,0 +1,85 @@
+"""The distribution's own Prometheus, scraping one target with the shipped configuration.
+
+The configuration and the rules are those of configs/prometheus, rendered: only the targets and the
+times change, and a time that is not found is a failure, so that the shipped files cannot drift away
+from what is tested.
+"""
+import contextlib
+import json
+import pathlib
+import re
+import urllib.parse
+
+import processes
+
+
+def replace(text, old, new):
+    processes.require(re.search(old, text, re.M), f"not found in the shipped file: {old}")
+    return re.sub(old, new, text, flags=re.M)
+
+
+def render(source, folder, target, alert_times=()):
+    """Writes prometheus.yml and alerts.yml into `folder`; times of seconds instead of minutes.
+
+    alert_times: (expression, replacement) pairs for alerts.yml.
+    """
+    config = (source / "configs/prometheus/prometheus.yml").read_text()
+    config = replace(config, r"scrape_interval: 15s", "scrape_interval: 1s")
+    config = replace(config, r"scrape_timeout: 10s", "scrape_timeout: 1s")
+    config = replace(config, r"evaluation_interval: 15s", "evaluation_interval: 1s")
+    config = replace(config, r"(?:^ +- localhost:\d+\n)+", f"          - {target}\n")
+    rules = (source / "configs/prometheus/alerts.yml").read_text()
+    for old, new in alert_times:
+        rules = replace(rules, old, new)
+    (folder / "prometheus.yml").write_text(config)
+    (folder / "alerts.yml").write_text(rules)
+    processes.run(["promtool", "check", "config", folder / "prometheus.yml"], 20)
+
+
+class Prometheus:
+    def __init__(self, process, url):
+        self._process = process
+        self._url = url
+
+    def ask(self, path, **parameters):
+        query = urllib.parse.urlencode(parameters, doseq=True)
+        answer = json.loads(processes.get(f"{self._url}/api/v1/{path}?{query}"))
+        processes.require(answer["status"] == "success", f"{path}: {answer}")
+        return answer["data"]
+
+    def query(self, expr):
+        """The series of an instant query: (labels, value) pairs."""
+        return [(item["metric"], float(item["value"][1]))
+                for item in self.ask("query", query=expr)["result"]]
+
+    def alert_state(self, name):
+        """inactive, pending or firing."""
+        for group in self.ask("rules", type="alert")["groups"]:
+            for rule in group["rules"]:
+                if rule["name"] == name:
+                    processes.require(rule["health"] in ("ok", "unknown"),
+                                      f"{name}: {rule.get('lastError')}")
+                    return rule["state"]
+        raise processes.TestFailure(f"no such alert: {name}")
+
+    def is_target_up(self):
+        targets = self.ask("targets")["activeTargets"]
+        return bool(targets) and all(target["health"] == "up" for target in targets)
+
+    def wait_for(self, what, seconds, ask):
+        return processes.wait_for(what, seconds, ask, self._process)
+
+
+@contextlib.contextmanager
+def running(folder):
+    """A Prometheus with the configuration in `folder`, its data there, too, on loopback."""
+    folder = pathlib.Path(folder)
+    address = f"127.0.0.1:{processes.free_port()}"
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml",
+               f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address={address}",
+               "--log.level=warn"]
+    with processes.running("prometheus", command, folder) as process:
+        url = f"http://{address}"
+        processes.wait_for("ready Prometheus", 20, lambda: processes.get(f"{url}/-/ready"),
+                           process)
+        yield Prometheus(process, url)
