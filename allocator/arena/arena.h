@@ -37,10 +37,10 @@ struct PageSpan {
 /// A handle or segment and where it lies.
 struct Mapping {
   PageSpan pages;
-  DeviceAddress address = 0;   // of its first page; 0: on no page any more
-  std::uint64_t bytes = 0;     // held from the driver for it
-  PhysicalHandle handle;       // VMM
-  DeviceAddress segment = 0;   // what cudaMalloc returned
+  DeviceAddress address = 0;  // of its first page; 0: on no page any more
+  std::uint64_t bytes = 0;    // held from the driver for it
+  PhysicalHandle handle;      // VMM
+  DeviceAddress segment = 0;  // what cudaMalloc returned
 };
 
 class Arena {

@@ -81,8 +81,7 @@ class VmmArena final : public Arena {
   }
 
  private:
-  Result<void> map_new_handle(Mapping& mapping,
-                              std::vector<Mapping>& stuck) {
+  Result<void> map_new_handle(Mapping& mapping, std::vector<Mapping>& stuck) {
     const auto handle = driver_.create(mapping.bytes);
     if (!handle.ok()) return handle.error();
     mapping.handle = handle.value();

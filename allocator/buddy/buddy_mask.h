@@ -38,7 +38,8 @@ constexpr std::uint32_t buddy_room(UnitMask free, std::uint32_t unit) {
 constexpr std::uint32_t largest_buddy(UnitMask free) {
   std::uint32_t largest = 0;
   for (UnitMask rest = free; rest != 0; rest &= rest - 1) {
-    largest = std::max(largest, buddy_room(free, static_cast<std::uint32_t>(std::countr_zero(rest))));
+    largest =
+        std::max(largest, buddy_room(free, static_cast<std::uint32_t>(std::countr_zero(rest))));
   }
   return largest;
 }

@@ -29,7 +29,7 @@ struct Chunk {
   StreamIndex owner = 0;
   UnitMask free = 0;
   UnitMask foreign = 0;
-  std::uint64_t start = 0;       // first unit of its run
+  std::uint64_t start = 0;  // first unit of its run
   std::uint64_t free_bytes = 0;
   TicketSet tickets;
   bool is_pending = false;       // its tickets are not all known complete

@@ -95,9 +95,8 @@ Pool::Impl::BlockRef Pool::Impl::take_cached(const Shape& shape, StreamIndex str
   if (shape.tier == Tier::run) {
     block.run = large_cache_.take(stream, shape.units);
   } else {
-    const std::size_t bin = shape.tier == Tier::size_class
-                                ? SmallCache::slot_bin(shape.size_class)
-                                : SmallCache::buddy_bin(shape.units);
+    const std::size_t bin = shape.tier == Tier::size_class ? SmallCache::slot_bin(shape.size_class)
+                                                           : SmallCache::buddy_bin(shape.units);
     const std::uint32_t code = small_caches_[stream]->take(bin, shape.block_bytes);
     if (code != 0) block = BlockRef::from_code(code);
   }

@@ -8,7 +8,7 @@
 namespace gpupool::internal {
 
 struct BlockRef {
-  RunId run = 0;             // of a run block; 0 for a block inside a chunk
+  RunId run = 0;  // of a run block; 0 for a block inside a chunk
   ChunkId chunk = 0;
   std::uint32_t granule = 0;  // where it starts in the chunk
 

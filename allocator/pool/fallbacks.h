@@ -24,7 +24,7 @@ struct Fallback {
   DeviceAddress allocation = 0;  // what the driver gave
   std::uint64_t bytes = 0;       // of the allocation
   BlockRecord block;
-  TicketSet tickets;       // once freed
+  TicketSet tickets;  // once freed
   bool is_pending = false;
 };
 

@@ -60,9 +60,9 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
       plan = with_growth_step(*plan);
     }
     auto grown = grow(*plan);
-    if (!grown.ok() && plan->count > divide_up(shape.units_needed(), kUnitsPerPage)) {
+    if (!grown.ok() && plan->count > internal::divide_up(shape.units_needed(), kUnitsPerPage)) {
       // The step was more than the device has: the exact need.
-      plan->count = divide_up(shape.units_needed(), kUnitsPerPage);
+      plan->count = internal::divide_up(shape.units_needed(), kUnitsPerPage);
       grown = grow(*plan);
     }
     if (!grown.ok()) {
@@ -113,10 +113,8 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
 Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
                                             internal::StreamState* stream, FallbackReason reason) {
   // Room to begin at a boundary where the driver promises less than is asked for.
-  const std::uint64_t slack =
-      request.alignment > internal::kGranuleBytes ? request.alignment : 0;
-  const std::uint64_t bytes =
-      internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
+  const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
+  const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
   {
     MutexLock lock(mu_);
     if (held_bytes() + bytes > limit_bytes_) {
@@ -178,8 +176,8 @@ std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32
   }
   const std::uint64_t end = arena_->high_water();
   const std::uint64_t before = usable_units_before(end * kUnitsPerPage, align_units, stream);
-  const std::uint64_t pages = internal::divide_up(
-      units - std::min<std::uint64_t>(before, units - 1), kUnitsPerPage);
+  const std::uint64_t pages =
+      internal::divide_up(units - std::min<std::uint64_t>(before, units - 1), kUnitsPerPage);
   if (end + pages <= arena_->page_capacity()) consider({end, pages});
   return best;
 }
@@ -252,8 +250,7 @@ void Pool::Impl::note_held() {
   peak_window_.note_held(held);
   if (held <= counted_.peak_held_bytes) return;
   counted_.peak_held_bytes = held;
-  counted_.largest_free_block_at_peak_held_bytes =
-      tiers_.runs().largest_ready_units() * kUnitBytes;
+  counted_.largest_free_block_at_peak_held_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
 }
 
 void Pool::Impl::refresh_device_memory() {

@@ -24,7 +24,9 @@ class PeakWindow {
   void note_requested(std::uint64_t bytes) {
     current_.requested_bytes = std::max(current_.requested_bytes, bytes);
   }
-  void note_held(std::uint64_t bytes) { current_.held_bytes = std::max(current_.held_bytes, bytes); }
+  void note_held(std::uint64_t bytes) {
+    current_.held_bytes = std::max(current_.held_bytes, bytes);
+  }
 
   /// Files what was noted since the last call under the second of `now_ns`, and goes on from `now`.
   void roll(std::uint64_t now_ns, Peaks now) {

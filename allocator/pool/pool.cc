@@ -18,11 +18,10 @@ using internal::MutexLock;
 namespace {
 
 bool is_label(std::string_view text) {
-  return !text.empty() && text.size() <= 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_' || c == '.' || c == '-';
-         });
+  return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '-';
+  });
 }
 
 Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
@@ -105,8 +104,8 @@ Result<void, Status> Pool::Impl::start() {
   const auto limit = limit_from(options_.capacity);
   if (!limit.ok()) return limit.error();
   limit_bytes_ = limit.value();
-  options_.reserve_bytes = internal::round_up(
-      std::min(options_.reserve_bytes, std::uint64_t{1} << 60), kPageBytes);
+  options_.reserve_bytes =
+      internal::round_up(std::min(options_.reserve_bytes, std::uint64_t{1} << 60), kPageBytes);
   if (options_.reserve_bytes > limit_bytes_) {
     return invalid("reserve: " + format_size(options_.reserve_bytes) +
                    " is more than the capacity, " + format_size(limit_bytes_));

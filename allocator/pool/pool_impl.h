@@ -129,8 +129,7 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
   void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
-  internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture)
-      GPUPOOL_EXCLUDES(mu_);
+  internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
 
   // upkeep.cc
   std::uint64_t drain_small(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
@@ -141,10 +140,9 @@ class Pool::Impl {
   std::uint64_t complete_work() GPUPOOL_REQUIRES(mu_);
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_);
   void retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes)
-      GPUPOOL_REQUIRES(mu_);
-  std::uint64_t give_back(const std::vector<internal::RunId>& leaving)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   void shut_down();
 
   // pool.cc

@@ -48,8 +48,8 @@ void Pool::Impl::fill_bytes(StatsV1& stats) const {
   stats.largest_free_block_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
   stats.largest_satisfiable_bytes = largest_satisfiable();
 
-  const std::uint64_t occupied = stats.live_requested_bytes + stats.waste_bytes +
-                                 stats.pending_bytes + stats.cached_bytes;
+  const std::uint64_t occupied =
+      stats.live_requested_bytes + stats.waste_bytes + stats.pending_bytes + stats.cached_bytes;
   const std::uint64_t available =
       stats.limit_in_force_bytes - std::min(stats.limit_in_force_bytes, occupied);
   if (available > 0 && available >= stats.limit_in_force_bytes / 100) {
@@ -136,8 +136,8 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
   const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
   const internal::RunTable& runs = tiers_.runs();
   const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
-                        : shape.tier == Tier::buddy ? tiers_.has_buddy(shape.units, index)
-                                                    : runs.find(shape.units, 1, index) != 0;
+                        : shape.tier == Tier::buddy    ? tiers_.has_buddy(shape.units, index)
+                                                       : runs.find(shape.units, 1, index) != 0;
   if (fits_now) return Fit::now;
   const auto plan = plan_growth(shape.units_needed(), 1, index, true);
   if (plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force()) {
@@ -151,8 +151,7 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
 BlockInfo Pool::Impl::info_of(BlockRef block) const {
   const internal::BlockRecord& record = tiers_.record(block);
   BlockInfo info;
-  info.address =
-      arena_->address_of(tiers_.unit_of(block)) + tiers_.byte_in_unit(block);
+  info.address = arena_->address_of(tiers_.unit_of(block)) + tiers_.byte_in_unit(block);
   info.bytes = tiers_.bytes_of(block);
   info.tier = tiers_.tier_of(block);
   info.tag = Tag(record.tag);

@@ -17,15 +17,13 @@ namespace gpupool::internal {
 
 struct Shape {
   Tier tier = Tier::run;
-  SizeClass size_class = 0;      // slots
-  std::uint32_t units = 0;       // buddy blocks and runs
+  SizeClass size_class = 0;       // slots
+  std::uint32_t units = 0;        // buddy blocks and runs
   std::uint32_t align_units = 1;  // runs
   std::uint64_t block_bytes = 0;
 
   /// Units in a row that the arena must have for it.
-  std::uint32_t units_needed() const noexcept {
-    return tier == Tier::run ? units : kUnitsPerChunk;
-  }
+  std::uint32_t units_needed() const noexcept { return tier == Tier::run ? units : kUnitsPerChunk; }
 };
 
 /// Requires: 0 < bytes <= 2^48, alignment a power of two up to a page.

@@ -45,8 +45,7 @@ BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream) {
   return {0, id, unit * kGranulesPerUnit};
 }
 
-BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units,
-                               StreamIndex stream) {
+BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream) {
   return {runs_.take(units, align_units, stream, RunKind::block), 0, 0};
 }
 
@@ -85,8 +84,7 @@ void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
   const std::uint32_t unit = block.granule / kGranulesPerUnit;
   if (const SlabId id = slab_at(block.chunk, unit); id != 0) {
     Slab& slab = slabs_[id];
-    const std::uint32_t granules =
-        block.granule - slab.first_unit() * kGranulesPerUnit;
+    const std::uint32_t granules = block.granule - slab.first_unit() * kGranulesPerUnit;
     slab.put(granules / static_cast<std::uint32_t>(slab.info().slot_bytes / kGranuleBytes),
              foreign);
     change_free_bytes(chunk, slab.info().slot_bytes);

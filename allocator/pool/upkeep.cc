@@ -262,8 +262,8 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
   for (const auto& [mapping, run] : empty) {
     if (held <= target_held_bytes || held - target_held_bytes < mapping.bytes) continue;
     const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
-    leaving.push_back(runs.take_at(run, mapping.pages.first * kUnitsPerPage, units,
-                                   internal::RunKind::leaving));
+    leaving.push_back(
+        runs.take_at(run, mapping.pages.first * kUnitsPerPage, units, internal::RunKind::leaving));
     leaving_bytes_ += units * internal::kUnitBytes;
     held -= mapping.bytes;
   }

@@ -165,9 +165,8 @@ void StreamTable::retire_if_complete(StreamIndex stream) {
 }
 
 bool StreamTable::has_unfinished() const noexcept {
-  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
-    return slot->size > 0 || slot->open_first_use != 0;
-  });
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const auto& slot) { return slot->size > 0 || slot->open_first_use != 0; });
 }
 
 void StreamTable::synchronize() {
