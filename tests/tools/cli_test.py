@@ -381,7 +381,7 @@ class Demo(Case):
         time.sleep(1)
         metrics = demo.get("metrics")
         self.assertIn("gpupool_", metrics)
-        self.assertIn("<html", demo.get("").lower())
+        self.assertIn("<!doctype html", demo.get("").lower())
         code, out, _ = demo.result()
         self.assertEqual(code, 0)
         self.assertIn("page:    " + demo.url, out)
