@@ -45,7 +45,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
       MutexLock lock(mu_);
       // Whoever held the lock before may have grown for us; after a wait that is a miss all the
       // same.
-      BlockRef block = take_shared(shape, stream->index());
+      BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
       if (may_extend) reason = reason_of_miss(shape, true);
       if (block.exists()) {
         waited();
@@ -70,7 +70,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
       break;
     }
     MutexLock lock(mu_);
-    const BlockRef block = take_shared(shape, stream->index());
+    const BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
     if (!block.exists()) continue;
     waited();
     ++counted_.misses;
@@ -86,7 +86,8 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
     // What is too short for a chunk may still do for a small block by itself.
     const auto units = static_cast<std::uint32_t>(internal::divide_up(request.bytes, kUnitBytes));
     if (shape.tier != Tier::run) {
-      const BlockRef block = tiers_.take_run(units, 1, stream->index());
+      const BlockRef block =
+          tiers_.take_run(units, 1, stream->index(), internal::Reach::everywhere);
       if (block.exists()) {
         waited();
         ++counted_.misses;

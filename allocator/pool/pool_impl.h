@@ -86,7 +86,8 @@ class Pool::Impl {
   // allocate.cc
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
   BlockRef take_cached(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  BlockRef take_shared(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
+      GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
