@@ -1,0 +1,127 @@
+#include <gtest/gtest.h>
+
+#include "gpupool/simulated_backend.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
+
+class SimulatedCaptureTest : public testing::Test {
+ protected:
+  CaptureState state(RawStream stream) { return device_.capture_state(stream).value(); }
+
+  SimulatedBackend device_;
+  const RawStream a_ = device_.create_stream();
+  const RawStream b_ = device_.create_stream();
+  const EventHandle event_ = device_.create_event().value();
+};
+
+TEST_F(SimulatedCaptureTest, StatesOfAllStreams) {
+  EXPECT_EQ(state(a_), CaptureState::none);
+  EXPECT_EQ(state(nullptr), CaptureState::none);
+  device_.begin_capture(a_);
+  EXPECT_EQ(state(a_), CaptureState::active);
+  EXPECT_EQ(state(b_), CaptureState::none);
+  EXPECT_EQ(state(nullptr), CaptureState::implicit);
+  device_.end_capture(a_);
+  device_.end_capture(a_);  // nothing is left to end
+  EXPECT_EQ(state(a_), CaptureState::none);
+  EXPECT_EQ(state(nullptr), CaptureState::none);
+  EXPECT_EQ(device_.violation_count(), 0u);
+}
+
+TEST_F(SimulatedCaptureTest, BeginTwiceOrOnTheLegacyStreamIsAViolation) {
+  device_.begin_capture(nullptr);
+  EXPECT_EQ(device_.violation_count(), 1u);
+  EXPECT_EQ(state(nullptr), CaptureState::none);
+  device_.begin_capture(a_);
+  device_.begin_capture(a_);
+  EXPECT_EQ(device_.violation_count(), 2u);
+  EXPECT_EQ(state(a_), CaptureState::active);
+}
+
+TEST_F(SimulatedCaptureTest, RefusesToQueryAnEventOfACapture) {
+  device_.begin_capture(a_);
+  ASSERT_TRUE(device_.record_event(event_, a_));
+  EXPECT_EQ(device_.query_event(event_).error(), Error::backend_failure);
+  EXPECT_EQ(device_.synchronize_event(event_).error(), Error::backend_failure);
+  EXPECT_EQ(device_.violation_count(), 2u);
+  EXPECT_EQ(state(a_), CaptureState::invalidated);
+  device_.end_capture(a_);
+  EXPECT_FALSE(device_.query_event(event_));  // until it is recorded anew
+  ASSERT_TRUE(device_.record_event(event_, a_));
+  EXPECT_TRUE(device_.query_event(event_).value());
+}
+
+TEST_F(SimulatedCaptureTest, RefusesTheLegacyStreamWhileAnotherIsCaptured) {
+  ASSERT_TRUE(device_.record_event(event_, nullptr));
+  device_.begin_capture(a_);
+  EXPECT_EQ(device_.record_event(event_, nullptr).error(), Error::backend_failure);
+  EXPECT_EQ(state(a_), CaptureState::invalidated);
+  EXPECT_EQ(device_.wait_event(nullptr, event_).error(), Error::backend_failure);
+  EXPECT_EQ(device_.launch(nullptr, {}).error(), Error::backend_failure);
+  EXPECT_EQ(device_.launch(a_, {}).error(), Error::backend_failure);  // it is invalidated
+  EXPECT_EQ(device_.violation_count(), 4u);
+  device_.end_capture(a_);
+  EXPECT_TRUE(device_.record_event(event_, nullptr));
+}
+
+TEST_F(SimulatedCaptureTest, EventsOfOtherStreamsAreNotDisturbed) {
+  ASSERT_TRUE(device_.launch(b_, {.until_completed = true}));
+  ASSERT_TRUE(device_.record_event(event_, b_));
+  device_.begin_capture(a_);
+  EXPECT_FALSE(device_.query_event(event_).value());
+  device_.complete(b_);
+  EXPECT_TRUE(device_.query_event(event_).value());
+  EXPECT_TRUE(device_.create(kPage));
+  EXPECT_EQ(state(a_), CaptureState::active);
+  EXPECT_EQ(device_.violation_count(), 0u);
+}
+
+TEST_F(SimulatedCaptureTest, AWaitAcrossTheEdgeInvalidates) {
+  ASSERT_TRUE(device_.record_event(event_, b_));
+  device_.begin_capture(a_);
+  EXPECT_EQ(device_.wait_event(a_, event_).error(), Error::backend_failure);
+  EXPECT_EQ(state(a_), CaptureState::invalidated);
+}
+
+TEST_F(SimulatedCaptureTest, AStreamJoinsByWaitingForACapturedEvent) {
+  device_.begin_capture(a_);
+  ASSERT_TRUE(device_.record_event(event_, a_));
+  ASSERT_TRUE(device_.wait_event(b_, event_));
+  EXPECT_EQ(state(b_), CaptureState::active);
+  device_.end_capture(a_);
+  EXPECT_EQ(state(b_), CaptureState::none);
+  EXPECT_EQ(device_.wait_event(b_, event_).error(), Error::backend_failure);  // it has ended
+}
+
+TEST_F(SimulatedCaptureTest, CapturedWorkIsCheckedAndDoesNotRun) {
+  const DeviceAddress range = device_.reserve_address(kPage, kPage).value();
+  const PhysicalHandle handle = device_.create(kPage).value();
+  ASSERT_TRUE(device_.map(range, kPage, handle));
+  ASSERT_TRUE(device_.set_access(range, kPage));
+  bool has_run = false;
+  device_.begin_capture(a_);
+  EXPECT_FALSE(device_.launch(a_, {.address = range + kPage, .bytes = 1}));
+  ASSERT_TRUE(device_.launch(a_, {.address = range, .bytes = 64, .body = [&] { has_run = true; }}));
+  EXPECT_TRUE(device_.is_idle(a_));
+  EXPECT_EQ(device_.violation_count(), 1u);
+  EXPECT_FALSE(device_.unmap(range, kPage));  // the capture can see it
+  EXPECT_EQ(device_.violation_count(), 2u);
+  device_.end_capture(a_);
+  EXPECT_FALSE(has_run);
+  EXPECT_TRUE(device_.unmap(range, kPage));
+}
+
+TEST_F(SimulatedCaptureTest, RefusesToFreeWhatACaptureUses) {
+  const DeviceAddress plain = device_.allocate(512).value();
+  device_.begin_capture(a_);
+  ASSERT_TRUE(device_.launch(a_, {.address = plain, .bytes = 64}));
+  EXPECT_EQ(device_.deallocate(plain).error(), Error::backend_failure);
+  device_.destroy_stream(a_);  // ends the capture
+  EXPECT_TRUE(device_.deallocate(plain));
+}
+
+}  // namespace
+}  // namespace gpupool
