@@ -12,7 +12,7 @@
 
 #include "tools/exit_code.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): their name
 class App;
 class Option;
 }  // namespace CLI

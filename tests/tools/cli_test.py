@@ -139,7 +139,7 @@ class BadUsage(Case):
         ]
         for arguments, reason in cases:
             with self.subTest(arguments=arguments):
-                self.expect_refused(run("replay", "--device", "sim", *arguments, FSDP), reason)
+                self.expect_refused(run("replay", *arguments, FSDP), reason)
 
     def test_options_without_a_pool(self):
         self.expect_refused(run("replay", "--device", "sim", "--capacity", "8GiB", "--reserve",
@@ -381,7 +381,7 @@ class Demo(Case):
         time.sleep(1)
         metrics = demo.get("metrics")
         self.assertIn("gpupool_", metrics)
-        self.assertIn("<html", demo.get("").lower())
+        self.assertIn("<!doctype html", demo.get("").lower())
         code, out, _ = demo.result()
         self.assertEqual(code, 0)
         self.assertIn("page:    " + demo.url, out)

@@ -73,7 +73,7 @@ class Replayer {
   /// Called before a pass begins, outside of what is timed.
   using PassHook = std::function<void(const Trace&, std::uint64_t pass)>;
 
-  explicit Replayer(ReplayOptions options) : options_(std::move(options)) {}
+  explicit Replayer(ReplayOptions options) : options_(options) {}
 
   /// Plays all passes of `trace`.
   Result<std::vector<PassResult>, ReplayFailure> play(const Trace& trace, const PassHook& hook);
