@@ -300,6 +300,7 @@ TEST_P(BackendContract, ServesSeveralThreadsAtOnce) {
     if (!is_right) failed.fetch_add(1);
   };
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       const RawStream stream = device_->create_stream();
@@ -374,7 +375,7 @@ TEST_P(BackendDataContract, APageMovesWithItsBytes) {
   const RawStream stream = device_->create_stream();
   const DeviceAddress range = reserve(16);
   std::vector<PhysicalHandle> handles;
-  for (std::uint8_t i = 0; i < 4; ++i) {
+  for (std::uint64_t i = 0; i < 4; ++i) {
     handles.push_back(backend_->create(page_).value());
     ASSERT_TRUE(backend_->map(range + 2 * i * page_, page_, handles.back()));
     ASSERT_TRUE(backend_->set_access(range + 2 * i * page_, page_));
@@ -385,8 +386,8 @@ TEST_P(BackendDataContract, APageMovesWithItsBytes) {
     ASSERT_TRUE(backend_->map(range + (8 + i) * page_, page_, handles[3 - i]));
   }
   ASSERT_TRUE(backend_->set_access(range + 8 * page_, 4 * page_));
-  for (std::uint8_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(device_->read(range + (8u + i) * page_, 16),
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(device_->read(range + (8 + i) * page_, 16),
               std::vector<std::uint8_t>(16, static_cast<std::uint8_t>(4 - i)));
   }
   ASSERT_TRUE(backend_->unmap(range + 8 * page_, 4 * page_));
@@ -415,6 +416,7 @@ TEST_P(BackendDataContract, ThreadsDoNotSeeEachOthersBytes) {
   constexpr std::uint8_t kThreads = 4;
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (std::uint8_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       const RawStream stream = device_->create_stream();
