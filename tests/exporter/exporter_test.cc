@@ -221,7 +221,7 @@ TEST_F(ExporterTest, AForkedChildExitsAtOnceAndLeavesTheServerAlone) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(WEXITSTATUS(status), 42);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
   EXPECT_EQ(fetch(port(), "/-/ready").status, 200);
 }
 

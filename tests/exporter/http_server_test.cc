@@ -102,7 +102,9 @@ TEST_F(HttpServerTest, NothingIsAnsweredBesideTheHandler) {
     EXPECT_TRUE(is_refused || reply.headers.contains("X-Test")) << path << reply.body;
     EXPECT_EQ(reply.body.find("root:"), std::string::npos);
   }
-  EXPECT_GE(fetch(port(), "/" + std::string(20'000, 'x')).status, 400);
+  const Reply too_long = fetch(port(), "/" + std::string(20'000, 'x'));
+  EXPECT_GE(too_long.status, 400);
+  EXPECT_FALSE(too_long.headers.contains("Date")) << "CivetWeb's own answer calls gmtime()";
 }
 
 TEST_F(HttpServerTest, AnExceptionIsA500AndTheNextRequestIsServed) {
@@ -230,7 +232,7 @@ TEST_F(HttpServerTest, ExitInAForkedChildIsQuick) {
     std::exit(42);
   }
   EXPECT_EQ(wait_for(child, std::chrono::seconds(5)), 42);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
   EXPECT_EQ(fetch(port(), "/x").status, 200);
 }
 
