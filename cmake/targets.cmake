@@ -17,8 +17,7 @@ function(gpupool_target target)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   if(PROJECT_IS_TOP_LEVEL)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wundef -Wshadow
-                           -Wno-missing-field-initializers  # designated initialisers are idiom
-                           -Wno-restrict)  # GCC 12 sees overlaps in std::string that are not there
+                           -Wno-missing-field-initializers)  # designated initialisers are idiom
     if(GPUPOOL_WERROR)
       target_compile_options(${target} PRIVATE -Werror)
     endif()

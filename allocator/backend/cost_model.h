@@ -6,7 +6,7 @@
 //
 // The cost of set_access and of unmap is per mapping and hardly per byte: a call that spans
 // several mappings costs what one on the first costs, and a fixed 27 us (set_access) or 18 us
-// (unmap) for each further. That agrees within 25 % with 1 GiB of addresses set and unmapped over
+// (unmap) for each further. That agrees within 30 % with 1 GiB of addresses set and unmapped over
 // handles of 2 MiB to 128 MiB (16.1 / 11.4 ms to 0.22 / 0.13 ms).
 //
 // Thread safety: pure functions. Cost: a search in at most five points, about 10 ns.

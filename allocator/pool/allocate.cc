@@ -43,7 +43,7 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
       BlockRef block = take_cached(shape, stream->index());
       if (!block.exists()) {
         tier = shape.tier;
-        block = take_shared(shape, stream->index());
+        block = take_shared(shape, stream->index(), internal::Reach::before_end);
       }
       if (!block.exists()) block = take_after_reclaim(shape, stream->index());
       if (block.exists()) {
@@ -57,8 +57,10 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
     }
   }
   const std::uint64_t start = steady_clock().now_ns();
+  const std::uint64_t wait_start = driver_.now_ns();
   auto result = allocate_slowly(request, shape, stream);
   MutexLock lock(mu_);
+  counted_.driver_wait_ns += driver_.now_ns() - wait_start;
   count_duration(counted_.allocation_duration[kTierCount], steady_clock().now_ns() - start);
   return result;
 }
@@ -104,28 +106,33 @@ Pool::Impl::BlockRef Pool::Impl::take_cached(const Shape& shape, StreamIndex str
   return block;
 }
 
-Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex stream) {
+Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex stream,
+                                             internal::Reach reach) {
   switch (shape.tier) {
-    case Tier::size_class: return tiers_.take_slot(shape.size_class, stream);
-    case Tier::buddy: return tiers_.take_buddy(shape.units, stream);
-    case Tier::run: return tiers_.take_run(shape.units, shape.align_units, stream);
+    case Tier::size_class: return tiers_.take_slot(shape.size_class, stream, reach);
+    case Tier::buddy: return tiers_.take_buddy(shape.units, stream, reach);
+    case Tier::run: return tiers_.take_run(shape.units, shape.align_units, stream, reach);
     case Tier::cache: break;
   }
   return {};
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const Shape& shape, StreamIndex stream) {
+  // Before more of the arena's end is taken, whether it is backed already or not: so a second
+  // pass over the same requests places them as the first did, and needs no more than that held.
   // Cheapest first: the asking stream's own cache needs no completion to be known.
   if (drain_stream(stream) > 0) {
     ++counted_.retries;
-    if (const BlockRef block = take_shared(shape, stream); block.exists()) return block;
+    const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
+    if (block.exists()) return block;
   }
   const std::uint64_t moved = drain_all();
   if (complete_work() > 0 || moved > 0) {
     ++counted_.retries;
-    return take_shared(shape, stream);
+    const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
+    if (block.exists()) return block;
   }
-  return {};
+  return take_shared(shape, stream, internal::Reach::everywhere);
 }
 
 void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream) {

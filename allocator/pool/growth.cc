@@ -22,92 +22,76 @@ constexpr std::uint64_t kSegmentStepPages = 16;
 
 Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                           internal::StreamState* stream) {
-  const std::uint64_t wait_start = driver_.now_ns();
-  const auto waited = [&]() GPUPOOL_REQUIRES(mu_) {
-    counted_.driver_wait_ns += driver_.now_ns() - wait_start;
-  };
   MutexLock growth(growth_mu_);
   if (request.allocation_class == AllocationClass::contiguous) {
-    auto result = allocate_fallback(request, stream, FallbackReason::contiguous);
-    MutexLock lock(mu_);
-    waited();
-    return result;
+    return allocate_fallback(request, stream, FallbackReason::contiguous);
   }
-
-  Error error = Error::out_of_memory;
-  bool is_line_used_up = false;
-  MissReason reason = MissReason::cold;
-  // The second round does without the free run that the first counted on and that a thread
-  // without this lock may have taken meanwhile; what it grows by is enough alone.
-  for (const bool may_extend : {true, false}) {
-    std::optional<PageSpan> plan;
-    {
-      MutexLock lock(mu_);
-      // Whoever held the lock before may have grown for us; after a wait that is a miss all the
-      // same.
-      BlockRef block = take_shared(shape, stream->index());
-      if (may_extend) reason = reason_of_miss(shape, true);
-      if (block.exists()) {
-        waited();
-        ++counted_.misses;
-        ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
-        return hand_out(block, request, stream->index());
-      }
-      plan = plan_growth(shape.units_needed(), shape.align_units, stream->index(), may_extend);
-      is_line_used_up = !plan.has_value();
-      if (!plan.has_value()) break;
-      if (held_bytes() + plan->count * kPageBytes > limit_bytes_) break;
-      plan = with_growth_step(*plan);
-    }
-    auto grown = grow(*plan);
-    if (!grown.ok() && plan->count > internal::divide_up(shape.units_needed(), kUnitsPerPage)) {
-      // The step was more than the device has: the exact need.
-      plan->count = internal::divide_up(shape.units_needed(), kUnitsPerPage);
-      grown = grow(*plan);
-    }
-    if (!grown.ok()) {
-      error = grown.error();
-      break;
-    }
-    MutexLock lock(mu_);
-    const BlockRef block = take_shared(shape, stream->index());
-    if (!block.exists()) continue;
-    waited();
-    ++counted_.misses;
-    ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
-    emit({.kind = SlowPathEventKind::miss, .bytes = request.bytes, .miss_reason = reason});
-    void* pointer = hand_out(block, request, stream->index());
-    note_held();
-    return pointer;
-  }
-
-  {
-    MutexLock lock(mu_);
+  const GrowthOutcome outcome = allocate_by_growth(request, shape, stream);
+  if (outcome.pointer != nullptr) return outcome.pointer;
+  if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
+    MutexLock lock(mu_);
     const auto units = static_cast<std::uint32_t>(internal::divide_up(request.bytes, kUnitBytes));
-    if (shape.tier != Tier::run) {
-      const BlockRef block = tiers_.take_run(units, 1, stream->index());
-      if (block.exists()) {
-        waited();
-        ++counted_.misses;
-        ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
-        return hand_out(block, request, stream->index());
-      }
+    const BlockRef block = tiers_.take_run(units, 1, stream->index(), internal::Reach::everywhere);
+    if (block.exists()) {
+      count_miss(request, outcome.reason);
+      return hand_out(block, request, stream->index());
     }
   }
-  if (is_line_used_up || error != Error::out_of_memory) {
-    auto result = allocate_fallback(
-        request, stream,
-        is_line_used_up ? FallbackReason::address_space : FallbackReason::arena_failed);
-    MutexLock lock(mu_);
-    waited();
-    return result;
+  if (outcome.is_line_used_up) {
+    return allocate_fallback(request, stream, FallbackReason::address_space);
+  }
+  if (outcome.error != Error::out_of_memory) {
+    return allocate_fallback(request, stream, FallbackReason::arena_failed);
   }
   retry_stuck();
   refresh_device_memory();
   MutexLock lock(mu_);
-  waited();
-  return fail(request, reason_of_miss(shape, false), error);
+  return fail(request, reason_of_miss(shape, false), outcome.error);
+}
+
+Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request,
+                                                         const Shape& shape,
+                                                         internal::StreamState* stream) {
+  GrowthOutcome outcome;
+  // Takes the block if it is there, for a request that has waited, and so is no hit any more.
+  const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
+    const BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
+    if (!block.exists()) return false;
+    count_miss(request, outcome.reason);
+    outcome.pointer = hand_out(block, request, stream->index());
+    return true;
+  };
+  // The second round does without the free run that the first counted on and that a thread
+  // without the growth lock may have taken meanwhile; what it grows by is enough alone.
+  for (const bool may_extend : {true, false}) {
+    PageSpan pages;
+    {
+      MutexLock lock(mu_);
+      if (may_extend) outcome.reason = reason_of_miss(shape, true);
+      // Whoever held the growth lock before may have grown for us.
+      if (take()) return outcome;
+      const auto plan =
+          plan_growth(shape.units_needed(), shape.align_units, stream->index(), may_extend);
+      outcome.is_line_used_up = !plan.has_value();
+      if (!plan.has_value() || held_bytes() + plan->count * kPageBytes > limit_bytes_) {
+        return outcome;
+      }
+      pages = with_growth_step(*plan);
+    }
+    auto grown = grow(pages);
+    const std::uint64_t exact = internal::divide_up(shape.units_needed(), kUnitsPerPage);
+    if (!grown.ok() && pages.count > exact) grown = grow({pages.first, exact});
+    if (!grown.ok()) {
+      outcome.error = grown.error();
+      return outcome;
+    }
+    MutexLock lock(mu_);
+    const bool is_taken = take();
+    note_held();
+    if (is_taken) return outcome;
+  }
+  return outcome;
 }
 
 Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
@@ -131,8 +115,7 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   internal::Fallback& fallback = fallbacks_.add(address, allocation.value(), bytes);
   count_live(fallback.block, request, stream->index(), bytes);
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
-  ++counted_.misses;
-  ++counted_.misses_by_reason[static_cast<std::size_t>(MissReason::cold)];
+  count_miss(request, MissReason::cold);
   ++counted_.fallbacks;
   ++counted_.fallbacks_by_reason[static_cast<std::size_t>(reason)];
   note_held();
@@ -243,6 +226,12 @@ MissReason Pool::Impl::reason_of_miss(const Shape& shape, bool served) const {
   if (served) return MissReason::cold;
   // Room enough in sum, but part of it is free in pieces and part of it not backed.
   return MissReason::fragmented;
+}
+
+void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason) {
+  ++counted_.misses;
+  ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
+  emit({.kind = SlowPathEventKind::miss, .bytes = request.bytes, .miss_reason = reason});
 }
 
 void Pool::Impl::note_held() {

@@ -86,7 +86,8 @@ class Pool::Impl {
   // allocate.cc
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
   BlockRef take_cached(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  BlockRef take_shared(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
+      GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
@@ -98,8 +99,18 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
 
   // growth.cc
+  /// How an attempt to serve a request by growing the arena ended.
+  struct GrowthOutcome {
+    void* pointer = nullptr;  // nullptr: not served
+    Error error = Error::out_of_memory;
+    bool is_line_used_up = false;  // there is no stretch of addresses that is long enough
+    MissReason reason = MissReason::cold;
+  };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                 internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
+                                   internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
                                   FallbackReason reason) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
@@ -112,6 +123,7 @@ class Pool::Impl {
                                     StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_growth_units(std::uint64_t pages) const GPUPOOL_REQUIRES(mu_);
   MissReason reason_of_miss(const Shape& shape, bool served) const GPUPOOL_REQUIRES(mu_);
+  void count_miss(const AllocationRequest& request, MissReason reason) GPUPOOL_REQUIRES(mu_);
   void note_held() GPUPOOL_REQUIRES(mu_);
   void refresh_device_memory() GPUPOOL_EXCLUDES(mu_);
 

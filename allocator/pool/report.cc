@@ -136,8 +136,9 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
   const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
   const internal::RunTable& runs = tiers_.runs();
   const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
-                        : shape.tier == Tier::buddy    ? tiers_.has_buddy(shape.units, index)
-                                                       : runs.find(shape.units, 1, index) != 0;
+                        : shape.tier == Tier::buddy
+                            ? tiers_.has_buddy(shape.units, index)
+                            : runs.find(shape.units, 1, index, internal::Reach::everywhere) != 0;
   if (fits_now) return Fit::now;
   const auto plan = plan_growth(shape.units_needed(), 1, index, true);
   if (plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force()) {

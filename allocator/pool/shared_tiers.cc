@@ -19,11 +19,11 @@ void SharedTiers::know_stream(StreamIndex stream) {
 
 // Taking.
 
-BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream) {
+BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream, Reach reach) {
   SlabId id = 0;
   auto& by_fullness = lists_[stream]->slabs[size_class];
   for (std::size_t i = by_fullness.size(); i-- > 0 && id == 0;) id = by_fullness[i];
-  if (id == 0) id = make_slab(size_class, stream);
+  if (id == 0) id = make_slab(size_class, stream, reach);
   if (id == 0) return {};
   Slab& slab = slabs_[id];
   const std::uint32_t slot = slab.take();
@@ -33,8 +33,8 @@ BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream) {
   return {0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * granules};
 }
 
-BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream) {
-  const ChunkId id = chunk_with_room(units, stream);
+BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream, Reach reach) {
+  const ChunkId id = chunk_with_room(units, stream, reach);
   if (id == 0) return {};
   Chunk& chunk = chunks_[id];
   const std::uint32_t unit = find_buddy(chunk.free, units);
@@ -45,8 +45,9 @@ BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream) {
   return {0, id, unit * kGranulesPerUnit};
 }
 
-BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream) {
-  return {runs_.take(units, align_units, stream, RunKind::block), 0, 0};
+BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
+                               Reach reach) {
+  return {runs_.take(units, align_units, stream, reach, RunKind::block), 0, 0};
 }
 
 bool SharedTiers::has_slot(SizeClass size_class, StreamIndex stream) const {
@@ -60,7 +61,7 @@ bool SharedTiers::has_slot(SizeClass size_class, StreamIndex stream) const {
 
 bool SharedTiers::has_buddy(std::uint32_t units, StreamIndex stream) const {
   if (stream < lists_.size() && lists_[stream]->rooms >> units != 0) return true;
-  return runs_.find(kUnitsPerChunk, 1, stream) != 0;
+  return runs_.find(kUnitsPerChunk, 1, stream, Reach::everywhere) != 0;
 }
 
 // Putting back.
@@ -141,16 +142,16 @@ void SharedTiers::free_foreign(ChunkId id) {
 
 // Chunks.
 
-ChunkId SharedTiers::chunk_with_room(std::uint32_t units, StreamIndex stream) {
+ChunkId SharedTiers::chunk_with_room(std::uint32_t units, StreamIndex stream, Reach reach) {
   const StreamLists& lists = *lists_[stream];
   // The smallest room that is enough: chunks that are nearly full are filled first.
   const std::uint64_t enough = lists.rooms >> units << units;
   if (enough != 0) return lists.chunks[static_cast<std::size_t>(std::countr_zero(enough))];
-  return make_chunk(stream);
+  return make_chunk(stream, reach);
 }
 
-ChunkId SharedTiers::make_chunk(StreamIndex stream) {
-  const RunId run = runs_.take(kUnitsPerChunk, 1, stream, RunKind::chunk);
+ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
+  const RunId run = runs_.take(kUnitsPerChunk, 1, stream, reach, RunKind::chunk);
   if (run == 0) return 0;
   ChunkId id = unused_;
   if (id != 0) {
@@ -253,9 +254,9 @@ void SharedTiers::set_pending(ChunkId id, bool is_pending) {
 
 // Slabs.
 
-SlabId SharedTiers::make_slab(SizeClass size_class, StreamIndex stream) {
+SlabId SharedTiers::make_slab(SizeClass size_class, StreamIndex stream, Reach reach) {
   const std::uint32_t units = kSizeClasses[size_class].slab_units;
-  const ChunkId id = chunk_with_room(units, stream);
+  const ChunkId id = chunk_with_room(units, stream, reach);
   if (id == 0) return 0;
   Chunk& chunk = chunks_[id];
   const std::uint32_t unit = find_buddy(chunk.free, units);

@@ -33,9 +33,10 @@ class SharedTiers {
   void know_stream(StreamIndex stream);
 
   // Each gives a block whose record is not live yet, or one that does not exist.
-  BlockRef take_slot(SizeClass size_class, StreamIndex stream);
-  BlockRef take_buddy(std::uint32_t units, StreamIndex stream);
-  BlockRef take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream);
+  BlockRef take_slot(SizeClass size_class, StreamIndex stream, Reach reach);
+  BlockRef take_buddy(std::uint32_t units, StreamIndex stream, Reach reach);
+  BlockRef take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
+                    Reach reach);
   void put(BlockRef block, const TicketSet& tickets);
   /// Whether the take of that kind would give a block now. `stream` may be one never seen.
   bool has_slot(SizeClass size_class, StreamIndex stream) const;
@@ -89,12 +90,12 @@ class SharedTiers {
     std::uint64_t rooms = 0;  // bit r: chunks[r] is not empty
   };
 
-  ChunkId make_chunk(StreamIndex stream);
+  ChunkId make_chunk(StreamIndex stream, Reach reach);
   void end_chunk(ChunkId id);
-  ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream);
+  ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream, Reach reach);
   void relist_chunk(ChunkId id);
   void unlist_chunk(ChunkId id);
-  SlabId make_slab(SizeClass size_class, StreamIndex stream);
+  SlabId make_slab(SizeClass size_class, StreamIndex stream, Reach reach);
   void end_slab(SlabId id);
   void relist_slab(SlabId id);
   void unlist_slab(SlabId id);

@@ -140,22 +140,22 @@ bool RunTable::fits(const Run& run, std::uint64_t units, std::uint32_t align_uni
   return round_up(run.start, align_units) + units <= run.end();
 }
 
-RunId RunTable::find_in(const RunIndex& index, std::uint64_t units,
-                        std::uint32_t align_units) const {
+RunId RunTable::find_in(const RunIndex& index, std::uint64_t units, std::uint32_t align_units,
+                        Reach reach) const {
   RunId last = 0;
   for (RunId id = index.find_at_least(units); id != 0; id = index.after(id)) {
     if (!fits(runs_[id], units, align_units)) continue;
-    // The run at the arena's end is what growth extends: anything else first.
     if (runs_[id].end() != end_) return id;
     last = id;
   }
-  return last;
+  return reach == Reach::everywhere ? last : 0;
 }
 
-RunId RunTable::find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream) const {
-  const RunId ready = find_in(ready_, units, align_units);
+RunId RunTable::find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream,
+                     Reach reach) const {
+  const RunId ready = find_in(ready_, units, align_units, reach);
   if (stream >= by_stream_.size()) return ready;
-  const RunId own = find_in(by_stream_[stream], units, align_units);
+  const RunId own = find_in(by_stream_[stream], units, align_units, reach);
   if (ready == 0 || own == 0) return ready + own;
   const Run& a = runs_[ready];
   const Run& b = runs_[own];
@@ -201,8 +201,8 @@ std::uint64_t RunTable::largest_units() const {
 // Taking and giving back.
 
 RunId RunTable::take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
-                     RunKind kind) {
-  const RunId id = find(units, align_units, stream);
+                     Reach reach, RunKind kind) {
+  const RunId id = find(units, align_units, stream, reach);
   return id == 0 ? 0 : take_at(id, round_up(runs_[id].start, align_units), units, kind);
 }
 

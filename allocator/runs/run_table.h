@@ -22,6 +22,10 @@
 
 namespace gpupool::internal {
 
+/// Where a search may look: the free run at the arena's end is what growth extends, and memory
+/// taken from it is as good as grown.
+enum class Reach : std::uint8_t { before_end, everywhere };
+
 class RunTable {
  public:
   RunTable(StreamTable& streams, const std::vector<std::uint64_t>& watched_sizes);
@@ -31,8 +35,10 @@ class RunTable {
   /// Called when a stream is adopted, so that no free ever needs the heap for it.
   void know_stream(StreamIndex stream);
 
-  /// Takes `units` units at a multiple of `align_units` that `stream` may use; 0 if there are none.
-  RunId take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, RunKind kind);
+  /// Takes `units` units at a multiple of `align_units` that `stream` may use, where `reach` lets
+  /// it; 0 if there are none.
+  RunId take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, Reach reach,
+             RunKind kind);
   /// Takes exactly [start, start + units) out of the free run `id` that covers it.
   RunId take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   /// Gives a taken run back, joined with its free neighbours.
@@ -61,7 +67,7 @@ class RunTable {
   std::uint64_t largest_usable_units(StreamIndex stream) const;
   std::uint64_t largest_units() const;
   /// The best fit for `units` with `align_units`, as take() would choose; 0 if there is none.
-  RunId find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream) const;
+  RunId find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream, Reach reach) const;
 
   /// Where the arena ends: the free run there is kept for last.
   void set_end(std::uint64_t unit) noexcept { end_ = unit; }
@@ -85,7 +91,8 @@ class RunTable {
   void erase_free(RunId id);
   void count_ready(const Run& run, bool added);
   RunIndex& index_of(StreamIndex holder);
-  RunId find_in(const RunIndex& index, std::uint64_t units, std::uint32_t align_units) const;
+  RunId find_in(const RunIndex& index, std::uint64_t units, std::uint32_t align_units,
+                Reach reach) const;
   bool fits(const Run& run, std::uint64_t units, std::uint32_t align_units) const noexcept;
 
   StreamTable& streams_;

@@ -63,8 +63,8 @@ def check_end(prometheus, demo):
     processes.require(prometheus.query(
         'ALERTS{alertname="GpupoolLargestBlockBelowRequired", alertstate="firing"}'),
         "no alert for the required block")
-    processes.require("fragmented" in demo.output() and str(trace.LARGE_BYTES) in demo.output(),
-                      f"no report of the failure:\n{demo.output()}")
+    asked = f"{trace.LARGE_BYTES >> 20}.00 MiB requested, reason fragmented"
+    processes.require(asked in demo.output(), f"no report of the failure:\n{demo.output()}")
     code = demo.stop()
     processes.require(code == 0, f"demo: exit code {code}\n{demo.output()}")
 

@@ -56,6 +56,8 @@ def check(source, program, folder):
             page = processes.get(f"{url}/metrics")
             count = check_families(prometheus, page)
             check_identities(prometheus)
+            failed = prometheus.query("sum(gpupool_out_of_memory_total)")[0][1]
+            processes.require(failed == 0, f"{failed:.0f} requests failed:\n{process.output()}")
             series = prometheus.query("scrape_samples_scraped")[0][1]
             processes.require(series < SERIES_A_PROCESS, f"{series} series a process")
             print(f"{count} families, {series:.0f} series")

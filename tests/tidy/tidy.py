@@ -300,7 +300,7 @@ def _is_included(tree, header):
     for path in tree.under(*SOURCE_FOLDERS):
         if path != header and name in tree.text(path):
             for _, _, included in cpp_text.includes(tree.text(path)):
-                if f"/{header}".endswith(f"/{included}"):
+                if ("/" + header).endswith("/" + included):
                     return True
     return False
 

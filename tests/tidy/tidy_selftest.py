@@ -198,6 +198,13 @@ class TidyTest(unittest.TestCase):
         self.write("allocator/base/lost.h", "")
         self.assert_finds("orphans", "allocator/base/lost.h")
 
+    def test_headers_included_from_the_root_or_beside(self):
+        self.write("exporter/config/x.h", "")
+        self.write("exporter/config/y.h", "")
+        self.append("exporter/e.cc", '#include "exporter/config/x.h"\n')
+        self.append("tests/unit/a_test.cc", '#include "config/y.h"\n')
+        self.assertEqual(tidy.findings(self.root), [])
+
     def test_orphan_test(self):
         self.write("tests/unit/b_test.cc", "")
         self.assert_finds("orphans", "tests/unit/b_test.cc")

@@ -184,6 +184,7 @@ TEST(SimulatedTimeTest, RunsRepeat) {
     std::vector<std::uint64_t> times;
     SimulatedBackend device;
     std::vector<RawStream> streams;
+    streams.reserve(8);
     for (int i = 0; i < 8; ++i) streams.push_back(device.create_stream());
     const EventHandle event = device.create_event().value();
     for (std::size_t i = 0; i < 500; ++i) {

@@ -1,0 +1,264 @@
+// A pool on the simulated device, served: what a service gets from Exporter and PoolCollector.
+#include "gpupool/exporter/exporter.h"
+
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpupool/exporter/collector.h"
+#include "gpupool/simulated_backend.h"
+#include "tests/exporter/http_client.h"
+#include "tests/exporter/promtool.h"
+
+namespace gpupool {
+namespace {
+
+using testing_support::check_metrics;
+using testing_support::fetch;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+/// The samples of a page: "name{labels}" to value.
+std::map<std::string, double> parse_page(const std::string& text) {
+  std::map<std::string, double> samples;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const std::size_t space = line.rfind(' ');
+    if (!line.starts_with('#') && space != std::string::npos) {
+      samples[line.substr(0, space)] = std::strtod(line.c_str() + space + 1, nullptr);
+    }
+    begin = end + 1;
+  }
+  return samples;
+}
+
+constexpr const char* kLabels = "{device=\"0\",pool=\"default\"}";
+
+// One device, pool and exporter for all cases, as stopping takes up to 2 s. The exporter is static,
+// as many services have it: exit() in a forked child meets it.
+struct Service {
+  SimulatedBackend backend{{.capacity_bytes = 8 * kGiB}};
+  std::unique_ptr<Pool> pool;
+  std::unique_ptr<Exporter> exporter;
+  RawStream stream = nullptr;
+
+  Service() {
+    PoolOptions options;
+    options.on_misuse = OnMisuse::report;
+    auto created = Pool::create(backend, std::move(options));
+    if (!created.ok()) return;
+    pool = std::move(created).value();
+    stream = backend.create_stream();
+    auto started = Exporter::start(*pool, {.port = 0}, std::chrono::milliseconds(5));
+    if (started.ok()) exporter = std::move(started).value();
+  }
+};
+
+Service& service() {
+  static Service instance;
+  return instance;
+}
+
+class ExporterTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(service().exporter, nullptr); }
+  static Pool& pool() { return *service().pool; }
+  static std::uint16_t port() { return service().exporter->port(); }
+  static std::map<std::string, double> scrape() {
+    return parse_page(fetch(port(), "/metrics").body);
+  }
+};
+
+TEST_F(ExporterTest, UrlIsThatOfTheBoundPort) {
+  EXPECT_NE(port(), 0);
+  EXPECT_EQ(service().exporter->url(), "http://127.0.0.1:" + std::to_string(port()) + "/");
+}
+
+TEST_F(ExporterTest, EveryEndpointAnswersGetAndHead) {
+  for (const char* path : {"/", "/page.css", "/page.js", "/icon.svg", "/metrics", "/api/v1/stats",
+                           "/-/healthy", "/-/ready"}) {
+    EXPECT_EQ(fetch(port(), path).status, 200) << path;
+    const auto head = fetch(port(), path, "HEAD");
+    EXPECT_EQ(head.status, 200) << path;
+    EXPECT_EQ(head.body, "") << path;
+  }
+  EXPECT_EQ(fetch(port(), "/metricsx").status, 404);
+  EXPECT_EQ(fetch(port(), "/metrics", "POST").status, 405);
+}
+
+TEST_F(ExporterTest, ThePageOfARealPoolPassesPromtool) {
+  const auto reply = fetch(port(), "/metrics");
+  EXPECT_EQ(reply.headers.at("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(check_metrics(reply.body), "");
+}
+
+TEST_F(ExporterTest, MetricsSayWhatThePoolDid) {
+  const auto before = scrape();
+  const auto total = [](const std::map<std::string, double>& samples, const std::string& name) {
+    return samples.at(name + kLabels);
+  };
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) {
+    blocks.push_back(pool().allocate(3 * kMiB, service().stream).value());
+  }
+  const auto during = scrape();
+  EXPECT_EQ(total(during, "gpupool_requested_bytes") - total(before, "gpupool_requested_bytes"),
+            30.0 * kMiB);
+  EXPECT_EQ(total(during, "gpupool_active_allocations"), 10);
+  EXPECT_GE(total(during, "gpupool_reserved_bytes"), 30.0 * kMiB);
+  for (void* block : blocks) EXPECT_TRUE(pool().deallocate(block, service().stream));
+  const auto after = scrape();
+  EXPECT_EQ(total(after, "gpupool_requested_bytes"), total(before, "gpupool_requested_bytes"));
+  EXPECT_EQ(total(after, "gpupool_frees_total") - total(before, "gpupool_frees_total"), 10);
+  EXPECT_EQ(total(after, "gpupool_allocation_requests_total") -
+                total(before, "gpupool_allocation_requests_total"),
+            10);
+  double misses = 0;
+  for (const auto& [name, value] : after) {
+    if (name.starts_with("gpupool_allocation_misses_total")) misses += value;
+  }
+  EXPECT_EQ(total(after, "gpupool_allocation_requests_total"),
+            total(after, "gpupool_allocation_hits_total") + misses);
+  EXPECT_EQ(total(after, "gpupool_reserved_bytes"),
+            total(after, "gpupool_requested_bytes") + total(after, "gpupool_waste_bytes") +
+                total(after, "gpupool_cached_bytes") + total(after, "gpupool_pending_free_bytes") +
+                total(after, "gpupool_free_bytes"));
+  EXPECT_EQ(total(after, "gpupool_reserved_bytes"),
+            static_cast<double>(service().backend.held_bytes()));
+}
+
+TEST_F(ExporterTest, FailuresAndMisusesAreCountedByKind) {
+  const auto before = scrape();
+  EXPECT_FALSE(pool().allocate(std::size_t{1} << 63, service().stream).ok());
+  int on_stack = 0;
+  EXPECT_FALSE(pool().deallocate(&on_stack, service().stream));
+  const auto after = scrape();
+  const std::string failed =
+      "gpupool_out_of_memory_total{device=\"0\",pool=\"default\",cause=\"size\"}";
+  EXPECT_EQ(after.at(failed) - before.at(failed), 1);
+  const std::string misuse =
+      "gpupool_misuses_total{device=\"0\",pool=\"default\",kind=\"foreign_pointer\"}";
+  EXPECT_EQ(after.at(misuse) - before.at(misuse), 1);
+}
+
+TEST_F(ExporterTest, MaintenanceRunsByItself) {
+  const auto steps = [] {
+    return scrape().at(std::string("gpupool_maintain_steps_total") + kLabels);
+  };
+  const double before = steps();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (steps() < before + 3 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_GE(steps(), before + 3);
+}
+
+TEST_F(ExporterTest, CaseD6NoCounterFallsWhileThreadsAllocate) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      const RawStream stream = service().backend.create_stream();
+      for (std::size_t i = 0; i < 4'000; ++i) {
+        const std::size_t bytes = 512 + (i * 7919 + static_cast<std::size_t>(t)) % (2 * kMiB);
+        const auto block = service().pool->allocate(bytes, stream);
+        if (block.ok()) service().pool->deallocate(block.value(), stream);
+        if (i % 500 == 0) service().pool->trim(0);
+      }
+    });
+  }
+  std::map<std::string, double> last;
+  for (int i = 0; i < 100; ++i) {
+    const auto page = scrape();
+    EXPECT_GT(page.size(), 100u);
+    for (const auto& [name, value] : page) {
+      if (name.find("_total") == std::string::npos && name.find("_count") == std::string::npos &&
+          name.find("_bucket") == std::string::npos) {
+        continue;
+      }
+      double& highest = last[name];
+      EXPECT_GE(value, highest) << name;
+      highest = value;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ExporterTest, TheNumberOfSeriesStaysWithinItsBound) {
+  const std::size_t series = scrape().size();
+  EXPECT_GE(series, 120u);
+  EXPECT_LE(series, 220u);
+}
+
+TEST_F(ExporterTest, AServicesOwnRegistryTakesTheCollector) {
+  const PoolCollector collector(pool());
+  const auto families = collector.Collect();
+  EXPECT_EQ(check_metrics(prometheus::TextSerializer().Serialize(families)), "");
+}
+
+TEST_F(ExporterTest, AForkedChildExitsAtOnceAndLeavesTheServerAlone) {
+  const auto start = std::chrono::steady_clock::now();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(10);
+    service().exporter->stop();  // must do nothing
+    service().exporter.reset();  // nor this
+    _exit(42);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_EQ(fetch(port(), "/-/ready").status, 200);
+}
+
+TEST_F(ExporterTest, ATakenPortIsAnErrorAndThePoolWorksOn) {
+  const auto second = Exporter::start(pool(), {.port = port(), .port_count = 1});
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().message.find("127.0.0.1:" + std::to_string(port())), std::string::npos);
+  EXPECT_NE(second.error().message.find("Address already in use"), std::string::npos);
+  void* const block = pool().allocate(kMiB, service().stream).value();
+  EXPECT_NE(block, nullptr);
+  EXPECT_TRUE(pool().deallocate(block, service().stream));
+}
+
+TEST_F(ExporterTest, SwitchedOffItOnlyMaintains) {
+  const auto before = pool().stats().maintain_steps;
+  auto quiet = Exporter::start(pool(), {.enabled = false}, std::chrono::milliseconds(1));
+  ASSERT_TRUE(quiet.ok());
+  EXPECT_EQ(quiet.value()->port(), 0);
+  EXPECT_EQ(quiet.value()->url(), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto start = std::chrono::steady_clock::now();
+  quiet.value()->stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
+  EXPECT_GT(pool().stats().maintain_steps, before + 10);
+}
+
+TEST_F(ExporterTest, StopEndsServingAndIsQuick) {
+  auto other = Exporter::start(pool(), {.port = 0});
+  ASSERT_TRUE(other.ok());
+  const std::uint16_t other_port = other.value()->port();
+  EXPECT_EQ(fetch(other_port, "/-/healthy").status, 200);
+  const auto start = std::chrono::steady_clock::now();
+  other.value()->stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_EQ(fetch(other_port, "/-/healthy").status, 0);
+  other.value()->stop();  // again: nothing
+}
+
+}  // namespace
+}  // namespace gpupool
