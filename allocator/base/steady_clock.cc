@@ -16,8 +16,9 @@ class SteadyClock final : public Clock {
 }  // namespace
 
 const Clock& steady_clock() noexcept {
-  static const SteadyClock clock;
-  return clock;
+  // Never destroyed: a maintenance thread may read it while the program's static objects end.
+  static const auto* const clock = new SteadyClock();
+  return *clock;
 }
 
 }  // namespace gpupool

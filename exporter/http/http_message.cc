@@ -9,9 +9,10 @@ const char* reason_phrase(int status) noexcept {
     case 403: return "Forbidden";
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
+    case 413: return "Request Entity Too Large";
     case 500: return "Internal Server Error";
     case 503: return "Service Unavailable";
-    default: return "Unknown";
+    default: return status < 500 ? "Refused" : "Failed";
   }
 }
 

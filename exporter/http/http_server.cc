@@ -89,6 +89,7 @@ class HttpServer::Impl {
   static void* on_thread_start(const mg_context* context, int thread_type);
   static int on_log(const mg_connection* connection, const char* message);
   static int on_request(mg_connection* connection);
+  static int on_own_error(mg_connection* connection, int status, const char* message);
   void wait_for_threads();
   bool learn_port();
 
@@ -147,6 +148,22 @@ int HttpServer::Impl::on_request(mg_connection* connection) {
   }
 }
 
+/// A request that CivetWeb refuses before our callback sees it. Its own answer would use gmtime(),
+/// whose one buffer the host may be using on another thread.
+int HttpServer::Impl::on_own_error(mg_connection* connection, int status, const char*) {
+  constexpr int kAnswered = 0;
+  try {
+    HttpResponse response;
+    response.status = status;
+    response.body = std::string(reason_phrase(status)) + "\n";
+    const std::string text = response_text(response, true);
+    mg_write(connection, text.data(), text.size());
+  } catch (const std::exception&) {
+    // No memory for the answer: the client sees a closed connection, the host goes on.
+  }
+  return kAnswered;
+}
+
 bool HttpServer::Impl::start(const std::string& endpoint) {
   const std::string workers = std::to_string(kWorkers);
   std::array<const char*, 13> options = {"listening_ports",
@@ -166,6 +183,7 @@ bool HttpServer::Impl::start(const std::string& endpoint) {
   callbacks.init_thread = on_thread_start;
   callbacks.log_message = on_log;
   callbacks.begin_request = on_request;
+  callbacks.http_error = on_own_error;
   mg_init_data init{};
   init.callbacks = &callbacks;
   init.user_data = this;

@@ -10,6 +10,7 @@
 //     TLS (it crashes) or files (document_root);
 //   - URIs match by prefix, and requests that come before handlers are registered get a 404: one
 //     callback that is there from the start sees every request and compares whole paths;
+//   - its own error answers call gmtime(), which is the host's, too: they are written here;
 //   - an exception in a callback ends the program: all are caught;
 //   - the socket survives fork: fork_guard.h; a forked child must not stop the server, whose
 //     threads it does not have: nothing is done there;

@@ -10,17 +10,17 @@ const HISTORY = 120;  // polls shown by the small curves
 const SMALLEST_LOG2 = 12;
 
 const PARTS = [
-  ['live', 'live_requested_bytes', 'live', 'asked for and in use'],
-  ['waste', 'waste_bytes', 'waste', 'rounding and slab tails'],
-  ['cached', 'cached_bytes', 'cached', 'freed, in front of the tiers'],
-  ['pending', 'pending_bytes', 'pending', 'freed, stream work running'],
+  ['live', 'live_requested_bytes', 'live', 'asked for, in use'],
+  ['waste', 'waste_bytes', 'waste', 'rounding, slab tails'],
+  ['cached', 'cached_bytes', 'cached', 'freed, kept at hand'],
+  ['pending', 'pending_bytes', 'pending', 'freed, work still runs'],
   ['free', 'free_bytes', 'free', 'for any stream'],
 ];
 const MISS_TEXT = {
   size: 'larger than the limit',
   budget: 'limit or device full',
   pending: 'stream work running',
-  fragmented: 'no hole large enough',
+  fragmented: 'no large hole',
   cold: 'the pool grew',
 };
 
@@ -161,7 +161,7 @@ function drawTiles(stats) {
   drawCounter('driver-calls', 'driver_calls');
   drawCounter('fallbacks', 'fallbacks');
   drawCounter('failures', 'failures');
-  element('failures-tile').classList.toggle('is-bad', rise('failures').minute > 0);
+  element('failures-tile').classList.toggle('is-bad', stats.failures > 0);
 }
 
 function drawHitRate() {
@@ -173,7 +173,7 @@ function drawHitRate() {
   setText('hit-rate', shown === null ? '–' : ratioText(shown));
   const rate = rateText(perSecond('requests'));
   setText('hit-rate-note', minute === null ? 'no requests in the last minute' :
-      `minute ${ratioText(minute)}, ${rate} requests/s`);
+      `minute ${ratioText(minute)}, ${rate}/s`);
   drawCurve('hit-rate', shown, 1);
 }
 
@@ -185,16 +185,24 @@ function drawCounter(id, name) {
       '\u00a0');
 }
 
+function showLegend(item, bytes, limit) {
+  item.querySelector('.amount').textContent = bytesText(bytes);
+  item.querySelector('.share').textContent = ` ${shareText(bytes, limit)}`;
+}
+
 function drawMemory(stats) {
   const limit = Math.max(stats.limit_in_force_bytes || stats.limit_bytes, stats.held_bytes, 1);
   const bar = element('memory-bar');
   const legend = element('memory-legend');
   if (bar.childElementCount === 0) {
     for (const [key, , name, meaning] of [...PARTS,
-        ['unheld', '', 'not held', 'up to the limit in force']]) {
+        ['unheld', '', 'not held', 'left up to the limit']]) {
       if (key !== 'unheld') bar.append(make('div', `part-${key}`));
       const item = make('li');
-      item.append(make('i', `part-${key}`), make('b'), make('span', '', `${name}: ${meaning}`));
+      const label = make('span');
+      label.append(make('b', '', name), make('span', 'share'));
+      item.append(make('i', `part-${key}`), label, make('span', 'amount'),
+          make('small', '', meaning));
       legend.append(item);
     }
   }
@@ -208,13 +216,10 @@ function drawMemory(stats) {
     part.classList.toggle('is-thin', !fits);
     const text = fits ? name : '';
     if (part.textContent !== text) part.textContent = text;
-    const amount = `${bytesText(stats[field])} · ${shareText(stats[field], limit)}`;
-    legend.children[i].children[1].textContent = amount;
+    showLegend(legend.children[i], stats[field], limit);
     said.push(`${name} ${bytesText(stats[field])}`);
   });
-  const unheld = limit - stats.held_bytes;
-  legend.lastElementChild.children[1].textContent =
-      `${bytesText(unheld)} · ${shareText(unheld, limit)}`;
+  showLegend(legend.lastElementChild, limit - stats.held_bytes, limit);
   bar.setAttribute('aria-label', `Of ${bytesText(limit)}: ${said.join(', ')}`);
   setText('memory-scale', stats.limit_in_force_bytes < stats.limit_bytes ?
       `limit ${bytesText(stats.limit_bytes)}, ${bytesText(limit)} in force: others hold the rest` :
@@ -238,19 +243,23 @@ function drawRows(id, rows, emptyText, isWide) {
     const row = make('div', isWide ? 'row is-wide' : 'row');
     const track = make('div', 'track');
     track.append(make('div', 'fill'));
-    row.append(make('span', 'name'), track, make('span', 'amount'));
+    const name = make('span', 'name');
+    name.append(make('span'), make('span', 'hint'));
+    row.append(name, track, make('span', 'amount'));
     box.append(row);
   }
   const most = Math.max(...rows.map((row) => row.value), 1e-9);
   rows.forEach((row, i) => {
     const [name, track, amount] = box.children[i].children;
-    if (name.textContent !== row.name) name.textContent = row.name;
-    name.title = row.title || row.name;
-    track.firstElementChild.style.width = `${100 * row.value / (row.most || most)}%`;
+    const hint = row.hint ? ` ${row.hint}` : '';
+    name.title = row.name + hint;
+    if (name.firstElementChild.textContent !== row.name) name.firstElementChild.textContent = row.name;
+    if (name.lastElementChild.textContent !== hint) name.lastElementChild.textContent = hint;
+    // What is there is seen, however little it is.
+    const share = row.value > 0 ? Math.max(100 * row.value / (row.most || most), 0.8) : 0;
+    track.firstElementChild.style.width = `${share}%`;
     if (amount.textContent !== row.amount) amount.textContent = row.amount;
-    amount.classList.toggle('yes', row.verdict === true);
-    amount.classList.toggle('no', row.verdict === false);
-    box.children[i].classList.toggle('is-zero', row.value === 0 && row.verdict === undefined);
+    box.children[i].classList.toggle('is-zero', row.value === 0);
   });
 }
 
@@ -275,8 +284,8 @@ function drawRequests(stats) {
     ({name: name.replace('_', ' '), value: count, most: Math.max(stats.hits, 1),
       amount: amount(count)})), '', false);
   drawRows('misses', Object.entries(stats.misses_by_reason).map(([name, count]) =>
-    ({name: `${name}: ${MISS_TEXT[name] || ''}`, value: count, most: Math.max(stats.misses, 1),
-      amount: amount(count)})), '', true);
+    ({name, hint: MISS_TEXT[name] || '', value: count, most: Math.max(stats.misses, 1),
+      amount: countText(count)})), '', true);
 }
 
 function drawTags(stats) {
@@ -288,11 +297,21 @@ function drawTags(stats) {
     ({name, value: bytes, most: Math.max(stats.live_requested_bytes, 1),
       amount: `${bytesText(bytes)} · ${shareText(bytes, stats.live_requested_bytes)}`})), '',
   false);
-  const watched = stats.watched.map((size) => ({
-    name: sizeText(size.bytes), title: `a request of ${size.bytes} bytes`,
-    value: size.unusable_free_bytes, most: Math.max(stats.free_bytes, 1), verdict: size.fits,
-    amount: size.fits ? '✓ yes' : '✗ no'}));
-  drawRows('watched', watched, 'No size is watched; pool.watched_sizes names up to four.', false);
+}
+
+function drawWatched(stats) {
+  const box = element('watched');
+  if (stats.watched.length === 0) {
+    box.replaceChildren(make('p', 'empty', 'No size is watched (pool.watched_sizes).'));
+    return;
+  }
+  box.replaceChildren(...stats.watched.map((size) => {
+    const row = make('div', 'row is-text');
+    row.append(make('span', 'name', sizeText(size.bytes)),
+        make('span', 'hint', `${bytesText(size.unusable_free_bytes)} in smaller pieces`),
+        make('b', size.fits ? 'yes' : 'no', size.fits ? '✓ yes' : '✗ no'));
+    return row;
+  }));
 }
 
 function draw(answer) {
@@ -310,6 +329,7 @@ function draw(answer) {
   drawFreeBlocks(stats);
   drawRequests(stats);
   drawTags(stats);
+  drawWatched(stats);
   const limit = stats.limit_in_force_bytes || stats.limit_bytes;
   document.title = `${shareText(stats.held_bytes, limit)} held · gpupool ${answer.pool}`;
   setText('updated', `updated ${new Date().toLocaleTimeString()}`);

@@ -26,7 +26,7 @@ namespace gpupool {
 class Exporter {
  public:
   /// Starts serving `pool`, which outlives the exporter. With `maintain_period` > 0 a thread calls
-  /// Pool::maintain that often.
+  /// Pool::maintain that often. Where the options say not enabled it only does that: port() is 0.
   static Result<std::unique_ptr<Exporter>, Status> start(
       Pool& pool, const ExporterOptions& options,
       std::chrono::milliseconds maintain_period = std::chrono::milliseconds(10));
