@@ -79,14 +79,18 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
       }
       pages = with_growth_step(*plan);
     }
-    auto grown = grow(pages);
+    auto backed = back_pages(pages);
     const std::uint64_t exact = internal::divide_up(shape.units_needed(), kUnitsPerPage);
-    if (!grown.ok() && pages.count > exact) grown = grow({pages.first, exact});
-    if (!grown.ok()) {
-      outcome.error = grown.error();
+    if (!backed.ok() && pages.count > exact) {
+      pages.count = exact;
+      backed = back_pages(pages);
+    }
+    if (!backed.ok()) {
+      outcome.error = backed.error();
       return outcome;
     }
     MutexLock lock(mu_);
+    add_pages(pages, backed.value());
     const bool is_taken = take();
     note_held();
     if (is_taken) return outcome;
@@ -123,19 +127,12 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   return reinterpret_cast<void*>(address);
 }
 
-std::uint64_t Pool::Impl::usable_units_before(std::uint64_t unit, std::uint32_t align_units,
-                                              StreamIndex stream) const {
-  const internal::RunId id = tiers_.runs().free_before(unit);
-  if (id == 0 || !tiers_.runs().is_usable(id, stream)) return 0;
-  const std::uint64_t start = internal::round_up(tiers_.runs()[id].start, align_units);
-  return start < unit ? unit - start : 0;
-}
-
 std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32_t align_units,
                                                 StreamIndex stream, bool may_extend) const {
   if (!arena_->is_contiguous() || !may_extend) {
     return arena_->find_unbacked(internal::divide_up(units, kUnitsPerPage));
   }
+  const internal::RunTable& runs = tiers_.runs();
   // Wherever unbacked pages touch free units, only the difference is needed: the fewest pages, the
   // lowest address of equals.
   std::optional<PageSpan> best;
@@ -144,21 +141,18 @@ std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32
   };
   for (const PageSpan& hole : arena_->holes()) {
     const std::uint64_t before =
-        usable_units_before(hole.first * kUnitsPerPage, align_units, stream);
+        runs.usable_units_before(hole.first * kUnitsPerPage, align_units, stream);
     const std::uint64_t inside = hole.count * kUnitsPerPage;
     if (before + inside >= units) {
       consider({hole.first, internal::divide_up(units - std::min<std::uint64_t>(before, units - 1),
                                                 kUnitsPerPage)});
       continue;
     }
-    const internal::RunId after = tiers_.runs().free_at(hole.end() * kUnitsPerPage);
-    if (after != 0 && tiers_.runs().is_usable(after, stream) &&
-        before + inside + tiers_.runs()[after].units >= units) {
-      consider(hole);
-    }
+    const std::uint64_t after = runs.usable_units_after(hole.end() * kUnitsPerPage, stream);
+    if (before + inside + after >= units) consider(hole);
   }
   const std::uint64_t end = arena_->high_water();
-  const std::uint64_t before = usable_units_before(end * kUnitsPerPage, align_units, stream);
+  const std::uint64_t before = runs.usable_units_before(end * kUnitsPerPage, align_units, stream);
   const std::uint64_t pages =
       internal::divide_up(units - std::min<std::uint64_t>(before, units - 1), kUnitsPerPage);
   if (end + pages <= arena_->page_capacity()) consider({end, pages});
@@ -171,25 +165,27 @@ PageSpan Pool::Impl::with_growth_step(PageSpan pages) const {
   return arena_->find_unbacked(kSegmentStepPages).value_or(pages);
 }
 
-Result<void> Pool::Impl::grow(PageSpan pages) {
+Result<std::vector<internal::Mapping>> Pool::Impl::back_pages(PageSpan pages) {
   std::uint64_t budget = 0;
   {
     MutexLock lock(mu_);
     budget = limit_bytes_ - std::min(limit_bytes_, held_bytes());
   }
   std::vector<internal::Mapping> stuck;
-  const auto mappings = arena_->back(pages, budget, stuck);
+  auto mappings = arena_->back(pages, budget, stuck);
   MutexLock lock(mu_);
   arena_->keep_stuck(stuck);
-  if (!mappings.ok()) return mappings.error();
-  arena_->commit(mappings.value());
+  return mappings;
+}
+
+void Pool::Impl::add_pages(PageSpan pages, const std::vector<internal::Mapping>& mappings) {
+  arena_->commit(mappings);
   tiers_.runs().set_end(arena_->high_water() * kUnitsPerPage);
   tiers_.runs().add(pages.first * kUnitsPerPage,
                     static_cast<std::uint32_t>(pages.count * kUnitsPerPage));
   const std::uint64_t bytes = pages.count * kPageBytes;
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
   emit({.kind = SlowPathEventKind::growth, .bytes = bytes});
-  return {};
 }
 
 std::uint64_t Pool::Impl::largest_growth_units(std::uint64_t pages) const {
@@ -198,21 +194,20 @@ std::uint64_t Pool::Impl::largest_growth_units(std::uint64_t pages) const {
     return arena_->find_unbacked(pages).has_value() ? pages * kUnitsPerPage : 0;
   }
   // What plan_growth could make of `pages` pages, for a stream that has freed nothing.
+  const internal::RunTable& runs = tiers_.runs();
   std::uint64_t largest = 0;
   for (const PageSpan& hole : arena_->holes()) {
-    std::uint64_t units = usable_units_before(hole.first * kUnitsPerPage, 1, internal::kAnybody) +
-                          std::min(hole.count, pages) * kUnitsPerPage;
+    std::uint64_t units =
+        runs.usable_units_before(hole.first * kUnitsPerPage, 1, internal::kAnybody) +
+        std::min(hole.count, pages) * kUnitsPerPage;
     if (pages >= hole.count) {
-      const internal::RunId after = tiers_.runs().free_at(hole.end() * kUnitsPerPage);
-      if (after != 0 && tiers_.runs().is_usable(after, internal::kAnybody)) {
-        units += tiers_.runs()[after].units;
-      }
+      units += runs.usable_units_after(hole.end() * kUnitsPerPage, internal::kAnybody);
     }
     largest = std::max(largest, units);
   }
   const std::uint64_t end = arena_->high_water();
   const std::uint64_t room = std::min(pages, arena_->page_capacity() - end);
-  return std::max(largest, usable_units_before(end * kUnitsPerPage, 1, internal::kAnybody) +
+  return std::max(largest, runs.usable_units_before(end * kUnitsPerPage, 1, internal::kAnybody) +
                                room * kUnitsPerPage);
 }
 
@@ -221,7 +216,7 @@ MissReason Pool::Impl::reason_of_miss(const Shape& shape, bool served) const {
   const std::uint64_t limit = limit_in_force();
   const std::uint64_t headroom = limit - std::min(limit, held_bytes());
   if (!served && free_bytes() + pending_bytes() + headroom < need) return MissReason::budget;
-  if (tiers_.runs().largest_units() * kUnitBytes >= need) return MissReason::pending;
+  if (tiers_.runs().largest_free_units() * kUnitBytes >= need) return MissReason::pending;
   if (free_bytes() >= need) return MissReason::fragmented;
   if (served) return MissReason::cold;
   // Room enough in sum, but part of it is free in pieces and part of it not backed.

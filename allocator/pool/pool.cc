@@ -134,12 +134,14 @@ Result<void, Status> Pool::Impl::start() {
   refresh_device_memory();
   if (options_.reserve_bytes > 0) {
     MutexLock growth(growth_mu_);
-    const auto grown = grow({0, options_.reserve_bytes / kPageBytes});
-    if (!grown.ok()) {
-      return Status{grown.error(), "the reserve of " + format_size(options_.reserve_bytes) +
-                                       " cannot be had from the device"};
+    const internal::PageSpan pages{0, options_.reserve_bytes / kPageBytes};
+    const auto backed = back_pages(pages);
+    if (!backed.ok()) {
+      return Status{backed.error(), "the reserve of " + format_size(options_.reserve_bytes) +
+                                        " cannot be had from the device"};
     }
     MutexLock lock(mu_);
+    add_pages(pages, backed.value());
     note_held();
   }
   return {};

@@ -118,9 +118,10 @@ class Pool::Impl {
                                                 StreamIndex stream, bool may_extend) const
       GPUPOOL_REQUIRES(mu_);
   internal::PageSpan with_growth_step(internal::PageSpan pages) const GPUPOOL_REQUIRES(mu_);
-  Result<void> grow(internal::PageSpan pages) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t usable_units_before(std::uint64_t unit, std::uint32_t align_units,
-                                    StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
+  Result<std::vector<internal::Mapping>> back_pages(internal::PageSpan pages) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  void add_pages(internal::PageSpan pages, const std::vector<internal::Mapping>& mappings)
+      GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_growth_units(std::uint64_t pages) const GPUPOOL_REQUIRES(mu_);
   MissReason reason_of_miss(const Shape& shape, bool served) const GPUPOOL_REQUIRES(mu_);
   void count_miss(const AllocationRequest& request, MissReason reason) GPUPOOL_REQUIRES(mu_);

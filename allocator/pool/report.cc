@@ -138,13 +138,13 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
   const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
                         : shape.tier == Tier::buddy
                             ? tiers_.has_buddy(shape.units, index)
-                            : runs.find(shape.units, 1, index, internal::Reach::everywhere) != 0;
+                            : runs.can_take(shape.units, 1, index, internal::Reach::everywhere);
   if (fits_now) return Fit::now;
   const auto plan = plan_growth(shape.units_needed(), 1, index, true);
   if (plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force()) {
     return Fit::by_growth;
   }
-  return runs.largest_units() >= shape.units_needed() ? Fit::after_pending : Fit::no;
+  return runs.largest_free_units() >= shape.units_needed() ? Fit::after_pending : Fit::no;
 }
 
 // The map.

@@ -61,7 +61,7 @@ bool SharedTiers::has_slot(SizeClass size_class, StreamIndex stream) const {
 
 bool SharedTiers::has_buddy(std::uint32_t units, StreamIndex stream) const {
   if (stream < lists_.size() && lists_[stream]->rooms >> units != 0) return true;
-  return runs_.find(kUnitsPerChunk, 1, stream, Reach::everywhere) != 0;
+  return runs_.can_take(kUnitsPerChunk, 1, stream, Reach::everywhere);
 }
 
 // Putting back.

@@ -1,8 +1,8 @@
 // A run: consecutive units of the arena that are one thing, free or taken.
 //
 // Every backed unit belongs to exactly one run, except pages that a failed give-back left behind.
-// Two free neighbours never stay apart. A taken run is a block above 128 KiB, a chunk of the
-// buddy, or on its way back to the driver.
+// Two free neighbours that the same streams may use never stay apart. A taken run is a block above
+// 128 KiB, a chunk of the buddy, or on its way back to the driver.
 //
 // Thread safety: under the pool's lock.
 #ifndef GPUPOOL_RUNS_RUN_H_

@@ -38,7 +38,8 @@ void RunTable::check_invariants() const {
     GPUPOOL_CHECK(run.units > 0);
     GPUPOOL_CHECK(by_unit_[run.start] == id && by_unit_[run.end() - 1] == id);
     if (run.kind != RunKind::free) continue;
-    GPUPOOL_CHECK(free_before(run.start) == 0 && free_at(run.end()) == 0);
+    const RunId before = free_before(run.start);
+    GPUPOOL_CHECK(before == 0 || runs_[before].holder != run.holder);
     GPUPOOL_CHECK(run.holder == run.tickets.holder());
     const std::uint64_t bytes = run.units * kUnitBytes;
     if (run.holder == kAnybody) {

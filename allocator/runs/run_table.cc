@@ -6,6 +6,12 @@
 #include "base/units.h"
 
 namespace gpupool::internal {
+namespace {
+
+/// No unit, as an answer to where something is.
+constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+
+}  // namespace
 
 RunTable::RunTable(StreamTable& streams, const std::vector<std::uint64_t>& watched_sizes)
     : streams_(streams), ready_(runs_), nobodys_(runs_), watched_sizes_(watched_sizes) {}
@@ -120,17 +126,28 @@ void RunTable::count_ready(const Run& run, bool added) {
 }
 
 void RunTable::refresh() {
+  // Taken out first and put back after, since putting back joins neighbours, which may be next in
+  // the list. While they are out, `left` links them.
+  RunId changed = 0;
   for (RunId id = pending_; id != 0;) {
-    const RunId next = runs_[id].next;
-    TicketSet now = runs_[id].tickets;
+    Run& run = runs_[id];
+    const RunId next = run.next;
+    TicketSet now = run.tickets;
     now.prune(streams_);
-    if (now.holder() != runs_[id].holder) {
+    if (now.holder() != run.holder) {
       erase_free(id);
-      insert_free(id);
-    } else {
-      runs_[id].tickets = now;
+      run.kind = RunKind::leaving;
+      run.left = changed;
+      changed = id;
     }
+    run.tickets = now;
     id = next;
+  }
+  while (changed != 0) {
+    const RunId id = changed;
+    changed = runs_[id].left;
+    const TicketSet tickets = runs_[id].tickets;
+    put(id, tickets);
   }
 }
 
@@ -180,22 +197,62 @@ std::uint64_t RunTable::largest_ready_units() const {
   return id == 0 ? 0 : runs_[id].units;
 }
 
-std::uint64_t RunTable::largest_usable_units(StreamIndex stream) const {
+std::uint64_t RunTable::largest_free_units() const {
   std::uint64_t units = largest_ready_units();
-  if (stream < by_stream_.size()) {
-    if (const RunId own = by_stream_[stream].last(); own != 0) {
-      units = std::max<std::uint64_t>(units, runs_[own].units);
-    }
+  for (RunId id = pending_; id != 0; id = runs_[id].next) {
+    std::uint64_t start = runs_[id].start;
+    while (const RunId before = free_before(start)) start = runs_[before].start;
+    std::uint64_t end = runs_[id].end();
+    while (const RunId after = free_at(end)) end = runs_[after].end();
+    units = std::max(units, end - start);
   }
   return units;
 }
 
-std::uint64_t RunTable::largest_units() const {
-  std::uint64_t units = largest_ready_units();
-  for (RunId id = pending_; id != 0; id = runs_[id].next) {
-    units = std::max<std::uint64_t>(units, runs_[id].units);
+std::uint64_t RunTable::usable_units_before(std::uint64_t unit, std::uint32_t align_units,
+                                            StreamIndex stream) const {
+  std::uint64_t start = unit;
+  for (RunId id = free_before(start); id != 0 && is_usable(id, stream); id = free_before(start)) {
+    start = runs_[id].start;
   }
-  return units;
+  start = round_up(start, align_units);
+  return start < unit ? unit - start : 0;
+}
+
+std::uint64_t RunTable::usable_units_after(std::uint64_t unit, StreamIndex stream) const {
+  std::uint64_t end = unit;
+  for (RunId id = free_at(end); id != 0 && is_usable(id, stream); id = free_at(end)) {
+    end = runs_[id].end();
+  }
+  return end - unit;
+}
+
+bool RunTable::can_take(std::uint64_t units, std::uint32_t align_units, StreamIndex stream,
+                        Reach reach) const {
+  return find(units, align_units, stream, reach) != 0 ||
+         find_across(units, align_units, stream, reach) != kNowhere;
+}
+
+std::uint64_t RunTable::find_across(std::uint64_t units, std::uint32_t align_units,
+                                    StreamIndex stream, Reach reach) const {
+  // A stretch that is longer than a single run has a run of the stream's own in it, since ready
+  // neighbours have joined.
+  if (stream >= by_stream_.size() || by_stream_[stream].empty()) return kNowhere;
+  std::uint64_t best = kNowhere;
+  std::uint64_t best_units = 0;
+  for (RunId id = pending_; id != 0; id = runs_[id].next) {
+    if (runs_[id].holder != stream) continue;
+    const std::uint64_t start = runs_[id].start - usable_units_before(runs_[id].start, 1, stream);
+    const std::uint64_t end = start + usable_units_after(start, stream);
+    if (end == end_ && reach == Reach::before_end) continue;
+    const std::uint64_t at = round_up(start, align_units);
+    if (at + units > end) continue;
+    if (best == kNowhere || end - start < best_units || (end - start == best_units && at < best)) {
+      best = at;
+      best_units = end - start;
+    }
+  }
+  return best;
 }
 
 // Taking and giving back.
@@ -203,7 +260,36 @@ std::uint64_t RunTable::largest_units() const {
 RunId RunTable::take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                      Reach reach, RunKind kind) {
   const RunId id = find(units, align_units, stream, reach);
-  return id == 0 ? 0 : take_at(id, round_up(runs_[id].start, align_units), units, kind);
+  if (id != 0) return take_at(id, round_up(runs_[id].start, align_units), units, kind);
+  const std::uint64_t start = find_across(units, align_units, stream, reach);
+  return start == kNowhere ? 0 : take_across(start, units, kind);
+}
+
+RunId RunTable::take_across(std::uint64_t start, std::uint32_t units, RunKind kind) {
+  RunId id = free_at(start);
+  // With an alignment the first piece may begin inside a run: find the run that covers it.
+  for (std::uint64_t unit = start; id == 0; --unit) {
+    const RunId candidate = by_unit_[unit];
+    const bool covers = candidate != 0 && runs_[candidate].kind == RunKind::free &&
+                        runs_[candidate].start <= start && start < runs_[candidate].end();
+    if (covers) id = candidate;
+  }
+  RunId whole = 0;
+  for (std::uint64_t at = start; at < start + units; id = free_at(at)) {
+    const auto part = static_cast<std::uint32_t>(std::min(start + units, runs_[id].end()) - at);
+    const RunId piece = take_at(id, at, part, kind);
+    at += part;
+    if (whole == 0) {
+      whole = piece;
+      continue;
+    }
+    runs_[whole].units += part;
+    runs_[whole].tickets.add(runs_[piece].tickets, streams_);
+    drop(piece);
+    ++merges_;
+  }
+  mark(whole);
+  return whole;
 }
 
 RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind) {
@@ -237,25 +323,26 @@ RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunK
 void RunTable::put(RunId id, const TicketSet& tickets) {
   Run& run = runs_[id];
   GPUPOOL_CHECK(run.kind != RunKind::free && run.kind != RunKind::unused);
-  run.tickets = tickets;
-  if (const RunId before = free_before(run.start); before != 0) {
-    erase_free(before);
-    run.tickets.add(runs_[before].tickets, streams_);
-    run.start = runs_[before].start;
-    run.units += runs_[before].units;
-    drop(before);
-    ++merges_;
-  }
-  if (const RunId after = free_at(run.end()); after != 0) {
-    erase_free(after);
-    run.tickets.add(runs_[after].tickets, streams_);
-    run.units += runs_[after].units;
-    drop(after);
-    ++merges_;
-  }
   run.block.use.store(BlockUse::none, std::memory_order_relaxed);
+  run.tickets = tickets;
+  run.tickets.prune(streams_);
+  const StreamIndex holder = run.tickets.holder();
+  const RunId before = free_before(run.start);
+  if (before != 0 && runs_[before].holder == holder) join(id, before);
+  const RunId after = free_at(run.end());
+  if (after != 0 && runs_[after].holder == holder) join(id, after);
   mark(id);
   insert_free(id);
+}
+
+void RunTable::join(RunId id, RunId neighbour) {
+  erase_free(neighbour);
+  Run& run = runs_[id];
+  run.start = std::min(run.start, runs_[neighbour].start);
+  run.units += runs_[neighbour].units;
+  run.tickets.add(runs_[neighbour].tickets, streams_);
+  drop(neighbour);
+  ++merges_;
 }
 
 void RunTable::add(std::uint64_t start, std::uint32_t units) {

@@ -1,5 +1,9 @@
 // Tier T3: runs of units. Best fit, lowest address on ties, the last run of the arena only where
-// no other is long enough; free neighbours join at once and pool their tickets.
+// no other is long enough.
+//
+// Free neighbours join at once where the same streams may use them, and pool their tickets. Others
+// stay apart, so that a small piece with unfinished work takes nothing from the ready memory beside
+// it; a stream that may use both is served across the border when no single run is long enough.
 //
 //   free units = units of free runs;   a free run is in exactly one index: that of everybody
 //   (all tickets complete), that of the one stream whose work is unfinished, or that of nobody
@@ -62,12 +66,16 @@ class RunTable {
   bool is_usable(RunId id, StreamIndex stream) const noexcept {
     return runs_[id].holder == kAnybody || runs_[id].holder == stream;
   }
-  /// The longest free run: that everybody may use, that `stream` may use, or whoever's.
+  /// Units in a row that `stream` may use, up to / from `unit`, at a multiple of `align_units`.
+  std::uint64_t usable_units_before(std::uint64_t unit, std::uint32_t align_units,
+                                    StreamIndex stream) const;
+  std::uint64_t usable_units_after(std::uint64_t unit, StreamIndex stream) const;
+  /// The longest free run that everybody may use, and the longest stretch of free runs whoever's.
   std::uint64_t largest_ready_units() const;
-  std::uint64_t largest_usable_units(StreamIndex stream) const;
-  std::uint64_t largest_units() const;
-  /// The best fit for `units` with `align_units`, as take() would choose; 0 if there is none.
-  RunId find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream, Reach reach) const;
+  std::uint64_t largest_free_units() const;
+  /// Whether take() would find something.
+  bool can_take(std::uint64_t units, std::uint32_t align_units, StreamIndex stream,
+                Reach reach) const;
 
   /// Where the arena ends: the free run there is kept for last.
   void set_end(std::uint64_t unit) noexcept { end_ = unit; }
@@ -94,6 +102,11 @@ class RunTable {
   RunId find_in(const RunIndex& index, std::uint64_t units, std::uint32_t align_units,
                 Reach reach) const;
   bool fits(const Run& run, std::uint64_t units, std::uint32_t align_units) const noexcept;
+  RunId find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream, Reach reach) const;
+  std::uint64_t find_across(std::uint64_t units, std::uint32_t align_units, StreamIndex stream,
+                            Reach reach) const;
+  RunId take_across(std::uint64_t start, std::uint32_t units, RunKind kind);
+  void join(RunId id, RunId neighbour);
 
   StreamTable& streams_;
   LazyArray<Run> runs_;

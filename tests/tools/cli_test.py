@@ -429,7 +429,7 @@ class Demo(Case):
         code, out, error = demo.result()
         self.assertEqual(code, 0)
         self.assertNotIn(" 0 allocations failed", out)
-        self.assertEqual(error.count("first allocation that failed: "), 1, error)
+        self.assertEqual(error.count("first allocation that failed, of "), 1, error)
 
     def test_bad_input_starts_nothing(self):
         bad = self.write("bad", "a 0 1 0\n")

@@ -125,7 +125,9 @@ PlayerOptions player_options(const Command& command, Service& service, StatusLin
   };
   options.on_first_failure = [&service, &status] {
     status.finish();
-    print_error("first allocation that failed: " + service.pool->last_failure().text());
+    const FailureReport report = service.pool->last_failure();
+    print_error("first allocation that failed, of " + std::to_string(report.requested_bytes) +
+                " bytes: " + report.text());
   };
   if (command.has_end) {
     const std::chrono::duration<double> length(command.seconds);
