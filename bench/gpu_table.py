@@ -23,7 +23,7 @@ def rows_of(folder, name):
         calls = "driver_calls" if "driver_calls" in cold else "driver_allocations"
         held = max(p["peak_held_bytes"] for p in passes)
         yield {
-            "trace": trace,
+            "trace": pathlib.Path(trace).name.removesuffix(".gz").removesuffix(".trace"),
             "system": name,
             "failed": sum(p.get("failed", 0) for p in passes),
             "ns/op warm, median": f"{statistics.median(times):.0f}" if times else "",

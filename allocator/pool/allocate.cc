@@ -31,7 +31,7 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
     count_request(request.bytes);
     const bool is_sampled = counted_.requests % kSampleEvery == 0;
     const std::uint64_t start = is_sampled ? steady_clock().now_ns() : 0;
-    if (!streams_.is_known(stream)) {
+    if (!accepts(stream)) {
       count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
       return fail(request, MissReason::size, Error::invalid_argument);
     }

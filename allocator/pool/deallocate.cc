@@ -35,9 +35,18 @@ bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw)
   return deallocate(pointer, bytes, find_or_adopt(raw, nullptr));
 }
 
+bool Pool::Impl::accepts(const internal::StreamState* stream) {
+  if (!streams_.is_known(stream)) return false;
+  if (!options_.verify_streams) return true;
+  const auto id = driver_.backend().stream_id(stream->raw());
+  if (id.ok() && id.value() == stream->id()) return true;
+  streams_.note_mismatch();
+  return false;
+}
+
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
                                                   internal::StreamState* stream) {
-  if (!streams_.is_known(stream)) {
+  if (!accepts(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
   const Target target = find_target(pointer);
@@ -137,7 +146,7 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   {
     MutexLock lock(mu_);
     const Target target = find_target(pointer);
-    if (!streams_.is_known(stream.state())) {
+    if (!accepts(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
     } else if (!target.exists() || !target.is_start) {
       misuse = count_misuse(explain(pointer));

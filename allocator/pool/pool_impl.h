@@ -129,6 +129,8 @@ class Pool::Impl {
   void refresh_device_memory() GPUPOOL_EXCLUDES(mu_);
 
   // deallocate.cc
+  /// Whether `stream` is one of ours and, where streams are verified, still what it was.
+  bool accepts(const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
   Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes,
                                         internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);

@@ -91,6 +91,8 @@ class StreamTable {
   std::size_t stream_count() const noexcept { return by_id_.size(); }
   std::size_t index_count() const noexcept { return slots_.size(); }
   std::uint64_t epochs_closed() const noexcept { return epochs_closed_; }
+  /// A handle was found to be another stream's than it was.
+  void note_mismatch() noexcept { ++mismatches_; }
   std::uint64_t mismatches() const noexcept { return mismatches_; }
   void check_invariants() const;
 

@@ -50,7 +50,7 @@ pool:
   backing: cudamalloc
   recycling: off
   slack: 5%
-  policy: never
+  policy: when_done
   on_misuse: abort
   cache_small: 8MiB
   cache_large: 64 MiB
@@ -69,7 +69,7 @@ tags:
   EXPECT_EQ(config.pool.reserve_bytes, std::uint64_t{2} << 30);
   EXPECT_EQ(config.pool.backing, Backing::cudamalloc);
   EXPECT_DOUBLE_EQ(config.pool.runtime.slack, 0.05);
-  EXPECT_EQ(config.pool.runtime.policy, CrossStreamPolicy::never);
+  EXPECT_EQ(config.pool.runtime.policy, CrossStreamPolicy::when_done);
   EXPECT_EQ(config.pool.on_misuse, OnMisuse::abort);
   EXPECT_EQ(config.pool.cache_small_bytes, std::uint64_t{8} << 20);
   EXPECT_EQ(config.pool.cache_large_bytes, std::uint64_t{64} << 20);
@@ -244,7 +244,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"pool: {recycling: pressure}", 1, "pool.recycling", "not available yet"},
         Refused{"pool: {recycling: on}", 1, "pool.recycling", "unknown; allowed is off"},
         Refused{"pool: {policy: wait}", 1, "pool.policy", "not available yet"},
-        Refused{"pool: {policy: Never}", 1, "pool.policy", "allowed is never, when_done"},
+        Refused{"pool: {policy: never}", 1, "pool.policy", "not available yet"},
+        Refused{"pool: {policy: When_done}", 1, "pool.policy", "allowed is when_done"},
         Refused{"pool: {backing: [vmm]}", 1, "pool.backing", "of vmm, cudamalloc"},
         Refused{"pool: {on_misuse: ignore}", 1, "pool.on_misuse", "allowed is report, abort"},
         Refused{"pool: {verify_streams: yes}", 1, "pool.verify_streams", "true or false"},
