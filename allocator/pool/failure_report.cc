@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 
 #include "gpupool/pool.h"
@@ -12,7 +13,7 @@ std::string human(std::uint64_t bytes) {
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  const auto hundredths = static_cast<std::uint64_t>(value * 100 + 0.5);
+  const auto hundredths = static_cast<std::uint64_t>(std::llround(value * 100));
   std::string text = std::to_string(hundredths / 100);
   if (unit > 0) {
     const std::string decimals = std::to_string(hundredths % 100);
