@@ -11,7 +11,11 @@ import sys
 
 def rows_of(folder, name):
     by_trace = {}
-    for row in json.loads((pathlib.Path(folder) / f"{name}.json").read_text()):
+    text = (pathlib.Path(folder) / f"{name}.json").read_text()
+    if not text.strip():
+        print(f"{name}: nothing was measured", file=sys.stderr)
+        return
+    for row in json.loads(text):
         by_trace.setdefault(row["trace"], []).append(row)
     for trace, passes in by_trace.items():
         cold, warm = passes[0], passes[1:] or passes
@@ -37,6 +41,8 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     rows = [row for name in sys.argv[2:] for row in rows_of(sys.argv[1], name)]
+    if not rows:
+        sys.exit("nothing was measured")
     rows.sort(key=lambda row: row["trace"])
     columns = list(rows[0])
     print("| " + " | ".join(columns) + " |")

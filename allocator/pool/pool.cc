@@ -57,6 +57,7 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
   for (std::size_t i = 0; i < options.tags.size(); ++i) {
     const std::string& tag = options.tags[i];
     if (!is_label(tag)) return invalid("tags: each 1 to 64 of A-Z a-z 0-9 _ . -");
+    if (tag == "untagged") return invalid("tags: 'untagged' is the name of what has no tag");
     if (std::find(options.tags.begin(), options.tags.begin() + static_cast<std::ptrdiff_t>(i),
                   tag) != options.tags.begin() + static_cast<std::ptrdiff_t>(i)) {
       return invalid("tags: '" + tag + "' is there twice");

@@ -117,7 +117,7 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
       {"policy",
        [&](Value v) {
          section.assign(v,
-                        read_choice<CrossStreamPolicy>(v, {{CrossStreamPolicy::never},
+                        read_choice<CrossStreamPolicy>(v, {{CrossStreamPolicy::never, false},
                                                            {CrossStreamPolicy::when_done},
                                                            {CrossStreamPolicy::wait, false}}),
                         pool.runtime.policy);

@@ -234,7 +234,7 @@ std::uint16_t HttpServer::port() const noexcept { return impl_->port(); }
 void HttpServer::stop() { impl_->stop(); }
 
 Result<std::unique_ptr<HttpServer>, Status> HttpServer::start(const ListenOptions& options,
-                                                              HttpHandler handler) {
+                                                              const HttpHandler& handler) {
   const int count = options.port == 0 ? 1 : std::max<int>(options.port_count, 1);
   std::string problem;
   for (int i = 0; i < count && options.port + i <= UINT16_MAX; ++i) {

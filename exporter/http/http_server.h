@@ -40,7 +40,7 @@ class HttpServer {
   /// Serves on the first port of the range that can be had. The error names address, port and
   /// the system's reason.
   static Result<std::unique_ptr<HttpServer>, Status> start(const ListenOptions& options,
-                                                           HttpHandler handler);
+                                                           const HttpHandler& handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

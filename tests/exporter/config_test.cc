@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 #include <variant>
 #include <vector>
@@ -111,7 +112,7 @@ struct Refused {
   const char* message;  // part of it
 };
 
-void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.yaml; }
+std::ostream& operator<<(std::ostream& out, const Refused& refused) { return out << refused.yaml; }
 
 class ConfigRefusalTest : public testing::TestWithParam<Refused> {};
 
@@ -274,6 +275,7 @@ exporter:
 tags: [ok, "not ok"]
 )");
   std::vector<std::string> found;
+  found.reserve(errors.size());
   for (const ConfigError& error : errors) {
     found.push_back(std::to_string(error.line) + " " + error.key_path);
   }

@@ -109,6 +109,7 @@ TEST_F(ExporterTest, MetricsSayWhatThePoolDid) {
     return samples.at(name + kLabels);
   };
   std::vector<void*> blocks;
+  blocks.reserve(10);
   for (int i = 0; i < 10; ++i) {
     blocks.push_back(pool().allocate(3 * kMiB, service().stream).value());
   }
@@ -166,6 +167,7 @@ TEST_F(ExporterTest, MaintenanceRunsByItself) {
 
 TEST_F(ExporterTest, CaseD6NoCounterFallsWhileThreadsAllocate) {
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
       const RawStream stream = service().backend.create_stream();

@@ -33,7 +33,7 @@ enum class Recycling : std::uint8_t {
 
 /// When memory freed on one stream may be reused by another.
 enum class CrossStreamPolicy : std::uint8_t {
-  never,      // only by its own stream
+  never,      // only by its own stream; not available yet
   when_done,  // once the work before the free is known to be complete (default)
   wait        // at once, the new stream being made to wait for the old one; not available yet
 };
