@@ -8,6 +8,7 @@
 
 #include "tools/command_line.h"
 #include "tools/replay/command.h"
+#include "tools/trace/line_reader.h"
 #if GPUPOOL_TOOLS_EXPORTER
 #include "tools/check_config/command.h"
 #include "tools/demo/command.h"
@@ -34,6 +35,13 @@ ExitCode run(int argc, char** argv) {
   add_demo_command(app, action);
   add_check_config_command(app, action);
 #endif
+  // CLI11 would say that a command is missing, though one was given.
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    std::string known;
+    for (const CLI::App* command : app.get_subcommands(nullptr)) known += " " + command->get_name();
+    print_error("unknown command " + quote(argv[1]) + "; this build has:" + known);
+    return ExitCode::usage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -148,7 +148,7 @@ class BadUsage(Case):
     def test_no_command_no_trace_unknown_command(self):
         self.expect_refused(run(), "--help")
         self.expect_refused(run("replay"), "TRACE")
-        self.expect_refused(run("reply", FSDP))
+        self.expect_refused(run("reply", FSDP), "unknown command 'reply'", "replay")
 
     def test_help_and_version(self):
         version = run("--version")

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct Case {
   Backing backing;
   bool honour_completions;
 };
+
+/// For GoogleTest's messages and the names of ctest.
+void PrintTo(const Case& value, std::ostream* out) {  // NOLINT(readability-identifier-naming)
+  *out << value.file;
+}
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   std::string name = info.param.file;
