@@ -5,6 +5,7 @@
 #include <exception>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "tools/command_line.h"
 #include "tools/replay/command.h"
@@ -23,6 +24,18 @@ std::string version_text() {
          ", exporter: " + (GPUPOOL_TOOLS_EXPORTER ? "yes" : "no") + ")";
 }
 
+bool has_command(const CLI::App& app, std::string_view name) {
+  return !app.get_subcommands([name](const CLI::App* c) { return c->get_name() == name; }).empty();
+}
+
+std::string command_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names += " " + command->get_name();
+  }
+  return names;
+}
+
 ExitCode run(int argc, char** argv) {
   CLI::App app("A GPU memory pool that can be watched");
   app.name("gpupool");
@@ -36,10 +49,8 @@ ExitCode run(int argc, char** argv) {
   add_check_config_command(app, action);
 #endif
   // CLI11 would say that a command is missing, though one was given.
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
-    std::string known;
-    for (const CLI::App* command : app.get_subcommands(nullptr)) known += " " + command->get_name();
-    print_error("unknown command " + quote(argv[1]) + "; this build has:" + known);
+  if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
+    print_error("unknown command " + quote(argv[1]) + "; this build has:" + command_names(app));
     return ExitCode::usage;
   }
   try {
