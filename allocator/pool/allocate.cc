@@ -61,10 +61,8 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
     }
   }
   const std::uint64_t start = steady_clock().now_ns();
-  const std::uint64_t wait_start = driver_.now_ns();
   auto result = allocate_slowly(request, shape, stream);
   MutexLock lock(mu_);
-  counted_.driver_wait_ns += driver_.now_ns() - wait_start;
   count_duration(counted_.allocation_duration[kTierCount], steady_clock().now_ns() - start);
   return result;
 }

@@ -229,8 +229,10 @@ MisuseReport Pool::Impl::count_misuse(MisuseReport report) {
 
 void Pool::Impl::report_misuse(const MisuseReport& report) {
   if (options_.misuse_handler) options_.misuse_handler(report);
-  // A wrong hint is ignored by contract; everything else was refused and may end the program.
-  if (options_.on_misuse == OnMisuse::abort && report.kind != Misuse::wrong_size) std::abort();
+  // A wrong hint is ignored by contract, and a leak at the pool's end harms nobody any more;
+  // everything else was refused and may end the program.
+  const bool was_refused = report.kind != Misuse::wrong_size && report.kind != Misuse::leak;
+  if (options_.on_misuse == OnMisuse::abort && was_refused) std::abort();
 }
 
 internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* capture) {

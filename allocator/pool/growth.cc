@@ -22,7 +22,25 @@ constexpr std::uint64_t kSegmentStepPages = 16;
 
 Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                           internal::StreamState* stream) {
+  const std::uint64_t wait_start = driver_.now_ns();
   MutexLock growth(growth_mu_);
+  const Result<void*> result = allocate_with_driver(request, shape, stream);
+  {
+    MutexLock lock(mu_);
+    counted_.driver_wait_ns += driver_.now_ns() - wait_start;
+  }
+  if (result.ok()) return result;
+  // What follows is for the report, which is to say how things are now.
+  retry_stuck();
+  refresh_device_memory();
+  MutexLock lock(mu_);
+  const bool is_normal = request.allocation_class == AllocationClass::normal;
+  return fail(request, is_normal ? reason_of_miss(shape, false) : MissReason::budget,
+              result.error());
+}
+
+Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request, const Shape& shape,
+                                               internal::StreamState* stream) {
   if (request.allocation_class == AllocationClass::contiguous) {
     return allocate_fallback(request, stream, FallbackReason::contiguous);
   }
@@ -44,10 +62,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   if (outcome.error != Error::out_of_memory) {
     return allocate_fallback(request, stream, FallbackReason::arena_failed);
   }
-  retry_stuck();
-  refresh_device_memory();
-  MutexLock lock(mu_);
-  return fail(request, reason_of_miss(shape, false), outcome.error);
+  return outcome.error;
 }
 
 Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request,
@@ -105,15 +120,11 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
   {
     MutexLock lock(mu_);
-    if (held_bytes() + bytes > limit_bytes_) {
-      return fail(request, MissReason::budget, Error::out_of_memory);
-    }
+    if (held_bytes() + bytes > limit_bytes_) return Error::out_of_memory;
   }
   const auto allocation = driver_.allocate(bytes);
-  if (!allocation.ok()) refresh_device_memory();
+  if (!allocation.ok()) return allocation.error();
   MutexLock lock(mu_);
-  if (!allocation.ok()) return fail(request, MissReason::budget, allocation.error());
-
   const DeviceAddress address =
       internal::round_up(allocation.value(), std::max<std::uint64_t>(request.alignment, 1));
   internal::Fallback& fallback = fallbacks_.add(address, allocation.value(), bytes);

@@ -108,6 +108,9 @@ class Pool::Impl {
   };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                 internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
+                                     internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
                                    internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -22,10 +23,27 @@ constexpr std::size_t kCheckedClosely = 20'000;
 constexpr std::size_t kCheckedEvery = 1'000;
 
 struct Case {
-  const char* file;
-  Backing backing;
-  bool honour_completions;
+  std::string file;  // path, or the name of a sample
+  Backing backing = Backing::vmm;
+  bool honour_completions = false;
 };
+
+/// The samples, and every trace in the folder that the build was told of.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  const std::string samples = std::string(GPUPOOL_TEST_DATA) + "/";
+  cases.push_back({samples + "fsdp_streams-s1.trace.gz"});
+  cases.push_back({samples + "fsdp_streams-s1.trace.gz", Backing::vmm, true});
+  cases.push_back({samples + "fsdp_streams-s1.trace.gz", Backing::cudamalloc});
+  cases.push_back({samples + "resnet_multiscale-s1.trace.gz"});
+  const std::filesystem::path more = GPUPOOL_MORE_TRACES;
+  if (more.empty()) return cases;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(more)) {
+    const std::string extension = entry.path().extension();
+    if (extension == ".gz" || extension == ".csv") cases.push_back({entry.path()});
+  }
+  return cases;
+}
 
 /// For GoogleTest's messages and the names of ctest.
 void PrintTo(const Case& value, std::ostream* out) {  // NOLINT(readability-identifier-naming)
@@ -33,7 +51,8 @@ void PrintTo(const Case& value, std::ostream* out) {  // NOLINT(readability-iden
 }
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.file;
+  std::string name = std::to_string(info.index) + "_" +
+                     std::filesystem::path(info.param.file).stem().stem().string();
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   return name + "_" + to_string(info.param.backing) +
          (info.param.honour_completions ? "_completions" : "");
@@ -42,8 +61,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
 class TraceIdentity : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    Result<Trace, Status> trace =
-        load_trace(std::string(GPUPOOL_TEST_DATA) + "/" + GetParam().file + ".trace.gz");
+    Result<Trace, Status> trace = load_trace(GetParam().file);
     ASSERT_TRUE(trace.ok()) << trace.error().message;
     trace_ = std::move(trace).value();
     PlanOptions options;
@@ -130,12 +148,7 @@ TEST_P(TraceIdentity, HoldsAfterEachOperation) {
   pool_->check_invariants();
 }
 
-INSTANTIATE_TEST_SUITE_P(Samples, TraceIdentity,
-                         ::testing::Values(Case{"fsdp_streams-s1", Backing::vmm, false},
-                                           Case{"fsdp_streams-s1", Backing::vmm, true},
-                                           Case{"fsdp_streams-s1", Backing::cudamalloc, false},
-                                           Case{"resnet_multiscale-s1", Backing::vmm, false}),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(Recorded, TraceIdentity, ::testing::ValuesIn(all_cases()), case_name);
 
 }  // namespace
 }  // namespace gpupool::tools

@@ -41,7 +41,7 @@ enum class CrossStreamPolicy : std::uint8_t {
 /// What happens on a double free, a foreign pointer, and so on. Always counted and refused.
 enum class OnMisuse : std::uint8_t {
   report,  // call the misuse handler (default)
-  abort    // call the misuse handler, then end the program
+  abort    // call the misuse handler, then end the program; not for wrong sizes and leaks
 };
 
 /// An upper bound of what a pool holds: bytes, or a fraction (0, 1] of the memory that the device

@@ -5,7 +5,8 @@
 //                the driver. Whoever made it announces the stream's end by Pool::release_stream.
 //   RawStream    the driver's own handle (cudaStream_t, CUstream): safe and slower, because the
 //                handle of a destroyed stream is used again by the driver, so that its identity
-//                is asked at each call.
+//                is asked at each call. Announce the stream's end all the same (adopt_stream, then
+//                release_stream): what it freed last stays pending for ever otherwise.
 //
 // A handle of nullptr is the legacy default stream, or the calling thread's own default stream
 // where the including file is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.

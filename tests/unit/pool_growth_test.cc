@@ -1,0 +1,115 @@
+// How a pool grows beside memory that it may not use yet: unfinished work of one stream takes
+// nothing from another.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "gpupool/pool.h"
+#include "gpupool/simulated_backend.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class PoolGrowthTest : public testing::Test {
+ protected:
+  void SetUp() override { make_pool(std::uint64_t{8} << 30); }
+
+  void make_pool(std::uint64_t capacity) {
+    pool_.reset();
+    PoolOptions options;
+    options.capacity = capacity;
+    options.on_misuse = OnMisuse::abort;
+    pool_ = Pool::create(device_, options).value();
+    a_ = device_.create_stream();
+    b_ = device_.create_stream();
+    ref_a_ = pool_->adopt_stream(a_).value();
+    ref_b_ = pool_->adopt_stream(b_).value();
+  }
+  void TearDown() override {
+    device_.complete_all();
+    pool_.reset();
+    EXPECT_EQ(device_.violation_count(), 0U) << device_.last_violation();
+    EXPECT_EQ(device_.object_count(), 0U);
+  }
+
+  // Freed on `stream` with work on it that runs until it is told to end.
+  void free_with_work(void* block, std::uint64_t bytes, RawStream stream, StreamRef ref) {
+    SimulatedWork work;
+    work.address = reinterpret_cast<DeviceAddress>(block);
+    work.bytes = bytes;
+    work.until_completed = true;
+    ASSERT_TRUE(device_.launch(stream, work).ok());
+    ASSERT_TRUE(pool_->deallocate(block, ref));
+    pool_->drain_caches();
+    pool_->maintain();
+  }
+
+  SimulatedBackend device_;
+  std::unique_ptr<Pool> pool_;
+  RawStream a_ = nullptr;
+  RawStream b_ = nullptr;
+  StreamRef ref_a_;
+  StreamRef ref_b_;
+};
+
+TEST_F(PoolGrowthTest, NewPagesServeTheRequestTheyWereMappedFor) {
+  void* first = pool_->allocate(32 * kMiB, ref_a_).value();
+  free_with_work(first, 32 * kMiB, a_, ref_a_);
+  // The end of the arena is pending for the other stream: new pages must not become so, too.
+  for (int i = 1; i <= 3; ++i) {
+    const auto block = pool_->allocate(32 * kMiB, ref_b_);
+    ASSERT_TRUE(block.ok()) << pool_->last_failure().text();
+    EXPECT_EQ(pool_->stats().held_bytes, (32U + 32U * static_cast<unsigned>(i)) * kMiB);
+    pool_->check_invariants();
+  }
+}
+
+TEST_F(PoolGrowthTest, ASmallPendingPieceLeavesTheReadyMemoryBesideItToOthers) {
+  void* small = pool_->allocate(kMiB, ref_a_).value();
+  void* large = pool_->allocate(1023 * kMiB, ref_a_).value();
+  ASSERT_TRUE(pool_->deallocate(large, ref_a_));
+  pool_->drain_caches();
+  pool_->maintain();
+  ASSERT_EQ(pool_->stats().largest_free_block_bytes, 1023 * kMiB);
+  free_with_work(small, kMiB, a_, ref_a_);
+  EXPECT_EQ(pool_->stats().largest_free_block_bytes, 1023 * kMiB);
+  EXPECT_EQ(pool_->stats().pending_bytes, kMiB);
+  const auto block = pool_->allocate(1023 * kMiB, ref_b_);
+  ASSERT_TRUE(block.ok()) << pool_->last_failure().text();
+  EXPECT_EQ(pool_->stats().held_bytes, 1024 * kMiB);
+}
+
+TEST_F(PoolGrowthTest, AStreamIsServedAcrossItsOwnPendingAndReadyMemory) {
+  make_pool(64 * kMiB);
+  void* left = pool_->allocate(16 * kMiB, ref_a_).value();
+  void* middle = pool_->allocate(16 * kMiB, ref_a_).value();
+  void* right = pool_->allocate(32 * kMiB, ref_a_).value();
+  ASSERT_TRUE(pool_->deallocate(left, ref_a_));
+  ASSERT_TRUE(pool_->deallocate(right, ref_a_));
+  pool_->drain_caches();
+  pool_->maintain();
+  free_with_work(middle, 16 * kMiB, a_, ref_a_);
+  EXPECT_FALSE(pool_->allocate(40 * kMiB, ref_b_).ok());
+  EXPECT_EQ(pool_->last_failure().reason, MissReason::pending);
+  // Stream a's next work comes after its last, so that all 64 MiB are one piece for it.
+  const auto block = pool_->allocate(40 * kMiB, ref_a_);
+  ASSERT_TRUE(block.ok()) << pool_->last_failure().text();
+  pool_->check_invariants();
+  // What is left beyond it was ready and still is.
+  EXPECT_EQ(pool_->stats().largest_free_block_bytes, 24 * kMiB);
+  EXPECT_EQ(pool_->stats().pending_bytes, 0U);
+}
+
+TEST_F(PoolGrowthTest, FailuresWaitForNoMoreThanDriverCalls) {
+  make_pool(32 * kMiB);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(pool_->allocate(20 * kMiB, ref_a_).ok(), i == 0);
+  const StatsV1 stats = pool_->stats();
+  EXPECT_EQ(stats.failures, 99U);
+  EXPECT_LE(stats.driver_wait_ns, stats.driver_ns);
+}
+
+}  // namespace
+}  // namespace gpupool
