@@ -25,7 +25,7 @@ TEST_P(ListTest, PoolAgreesWithTheModelAfterEachOperation) {
   options.operations = operation_count(options.operations);
   for (std::uint64_t i = 0; i < lists; ++i) {
     const Scenario scenario = generate(seed + i, options);
-    if (const auto failure = try_scenario(scenario)) {
+    if (const auto failure = try_scenario(scenario).failure) {
       FAIL() << *failure << "\n" << explain_failure(seed + i, scenario);
     }
   }
@@ -38,14 +38,14 @@ constexpr auto kReal = SimulatedMemory::real;
 
 INSTANTIATE_TEST_SUITE_P(
     All, ListTest,
-    testing::Values(Kind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 60},
-                    Kind{"CudaMalloc", {kSegments, kAddresses, 1000, false, false}, 40},
-                    Kind{"VmmRealMemory", {kVmm, kReal, 500, false, false}, 30},
-                    Kind{"CudaMallocRealMemory", {kSegments, kReal, 500, false, false}, 20},
-                    Kind{"VmmFaults", {kVmm, kAddresses, 500, true, false}, 60},
-                    Kind{"CudaMallocFaults", {kSegments, kAddresses, 500, true, false}, 40},
-                    Kind{"VmmUnannouncedStreams", {kVmm, kReal, 500, false, true}, 30},
-                    Kind{"Long", {kVmm, kAddresses, 5000, false, false}, 4}),
+    testing::Values(Kind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 300},
+                    Kind{"CudaMalloc", {kSegments, kAddresses, 1000, false, false}, 200},
+                    Kind{"VmmRealMemory", {kVmm, kReal, 500, false, false}, 200},
+                    Kind{"CudaMallocRealMemory", {kSegments, kReal, 500, false, false}, 100},
+                    Kind{"VmmFaults", {kVmm, kAddresses, 500, true, false}, 300},
+                    Kind{"CudaMallocFaults", {kSegments, kAddresses, 500, true, false}, 200},
+                    Kind{"VmmUnannouncedStreams", {kVmm, kReal, 500, false, true}, 300},
+                    Kind{"Long", {kVmm, kAddresses, 5000, false, false}, 30}),
     [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <deque>
 #include <vector>
 
 namespace gpupool::test {
@@ -110,13 +111,17 @@ class Generator {
   Operation free() {
     if (live_.empty()) return Maintain{};
     const BlockName name = any_block();
+    forget(name);
+    Free it{name, any_stream(), SizeHint::none, random_.one_in(8)};
+    if (random_.one_in(3)) it.hint = random_.one_in(8) ? SizeHint::wrong : SizeHint::right;
+    return it;
+  }
+
+  void forget(BlockName name) {
     const auto found = std::find_if(live_.begin(), live_.end(),
                                     [name](const Live& live) { return live.name == name; });
     live_bytes_ -= found->bytes;
     live_.erase(found);
-    Free it{name, any_stream(), SizeHint::none, random_.one_in(8)};
-    if (random_.one_in(3)) it.hint = random_.one_in(8) ? SizeHint::wrong : SizeHint::right;
-    return it;
   }
 
   Operation launch() {
@@ -127,9 +132,50 @@ class Generator {
   Operation on_streams() {
     if (random_.one_in(3)) return new_stream(any_stream());
     const StreamSlot slot = any_stream();
-    // At once, so that the handle is given again while the old stream's work still runs.
+    if (random_.one_in(2) && !live_.empty()) {
+      // The stream ends right after it freed something that is in use.
+      const BlockName name = any_block();
+      forget(name);
+      queued_.push_back(Launch{name, slot, 0});
+      queued_.push_back(Free{name, slot, SizeHint::none, false});
+    }
+    queued_.push_back(ReleaseStream{slot});
+    // Mostly at once, so that the handle is given again while the old stream's work still runs.
     if (!random_.one_in(4)) queued_.push_back(new_stream(slot));
-    return ReleaseStream{slot};
+    if (random_.one_in(2)) queued_.push_back(Maintain{});
+    return DrainCaches{};
+  }
+
+  /// Neighbours that several streams use, freed in any order, and then asked for as one.
+  Operation share_neighbours() {
+    const std::uint64_t count = random_.between(3, 8);
+    const std::uint64_t bytes =
+        std::min(random_.between(33, 400) * 4 * kKiB, world_.capacity_bytes / 16);
+    const StreamSlot owner = any_stream();
+    std::vector<BlockName> names;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      names.push_back(++last_name_);
+      queued_.push_back(Allocate{.block = last_name_, .bytes = bytes, .stream = owner});
+      for (std::uint64_t users = random_.below(4); users > 0; --users) {
+        const StreamSlot user = any_stream();
+        queued_.push_back(Launch{last_name_, user, 0});
+        queued_.push_back(RecordStream{last_name_, user});
+      }
+    }
+    while (!names.empty()) {
+      const auto at = static_cast<std::ptrdiff_t>(random_.below(names.size()));
+      queued_.push_back(Free{names[static_cast<std::size_t>(at)], any_stream()});
+      names.erase(names.begin() + at);
+      if (random_.one_in(3)) queued_.push_back(CompleteStream{any_stream()});
+      if (random_.one_in(3)) queued_.push_back(Maintain{});
+    }
+    for (std::uint64_t i = random_.between(1, 3); i > 0; --i) {
+      queued_.push_back(Allocate{.block = ++last_name_,
+                                 .bytes = bytes * random_.between(1, count),
+                                 .stream = any_stream()});
+      queued_.push_back(Free{last_name_, any_stream()});
+    }
+    return Maintain{};
   }
 
   Operation new_stream(StreamSlot slot) {
@@ -145,8 +191,8 @@ class Generator {
 
   Operation next() {
     if (!queued_.empty()) {
-      const Operation operation = queued_.back();
-      queued_.pop_back();
+      const Operation operation = queued_.front();
+      queued_.pop_front();
       return operation;
     }
     // Now and then a burst of one kind: a whole iteration's frees, a queue that fills up.
@@ -156,6 +202,7 @@ class Generator {
       burst_kind_ = random_.below(100);
       if (random_.one_in(30)) burst_left_ = random_.between(5, 40);
     }
+    if (random_.one_in(80)) return share_neighbours();
     const std::uint64_t kind = burst_kind_;
     if (kind < 60) {
       const bool is_full = live_bytes_ > world_.capacity_bytes * fill_percent_ / 100;
@@ -167,8 +214,9 @@ class Generator {
     if (kind < 78) return Maintain{};
     if (kind < 82) return RecordStream{any_block(), any_stream()};
     if (kind < 85) return RecordUse{any_block(), any_stream()};
-    if (kind < 88)
+    if (kind < 88) {
       return Advance{random_.pick(std::array<std::uint64_t, 3>{20'000, 1'000'000, 1'100'000'000})};
+    }
     if (kind < 90 || (options_.with_unannounced_streams && kind >= 96)) return on_streams();
     if (kind < 92) return fault();
     if (kind < 94) return bad_free();
@@ -195,7 +243,7 @@ class Generator {
   std::vector<std::uint64_t> usual_sizes_;
   std::vector<Live> live_;
   std::uint64_t live_bytes_ = 0;
-  OperationList queued_;
+  std::deque<Operation> queued_;
   BlockName last_name_ = 0;
   std::uint64_t burst_kind_ = 0;
   std::uint64_t burst_left_ = 0;
@@ -249,11 +297,12 @@ OperationList shrink(OperationList list, const std::function<bool(const Operatio
 }
 
 std::string explain_failure(std::uint64_t seed, const Scenario& scenario) {
+  if (from_environment("GPUPOOL_TEST_SHRINK", 1) == 0) return "seed " + std::to_string(seed);
   Scenario smallest = scenario;
   smallest.list = shrink(scenario.list, [&](const OperationList& list) {
-    return try_scenario({scenario.world, list}).has_value();
+    return try_scenario({scenario.world, list}).failure.has_value();
   });
-  const auto failure = try_scenario(smallest);
+  const auto failure = try_scenario(smallest).failure;
   return "seed " + std::to_string(seed) + ", " + to_text(scenario.world) + "\n" +
          failure.value_or("fails only now and then") + "\n" + std::to_string(smallest.list.size()) +
          " of " + std::to_string(scenario.list.size()) + " operations:\n" + to_text(smallest.list);

@@ -6,7 +6,7 @@
 //
 // Environment: GPUPOOL_TEST_SEED sets the first seed, GPUPOOL_TEST_LISTS how many lists,
 // GPUPOOL_TEST_OPERATIONS how long each is; GPUPOOL_SOAK (scripts/dev soak) takes ten times as
-// many lists.
+// many lists; GPUPOOL_TEST_SHRINK=0 does not shrink.
 #ifndef GPUPOOL_TESTS_SUPPORT_GENERATOR_H_
 #define GPUPOOL_TESTS_SUPPORT_GENERATOR_H_
 
@@ -36,8 +36,12 @@ struct GeneratorOptions {
 
 Scenario generate(std::uint64_t seed, const GeneratorOptions& options);
 
-/// Runs the scenario in a child process. What went wrong, nothing if all is well.
-std::optional<std::string> try_scenario(const Scenario& scenario);
+struct Trial {
+  std::optional<std::string> failure;  // what went wrong, in words
+  bool has_hit_fault = false;          // a call that was to fail was made
+};
+/// Runs the scenario in a child process.
+Trial try_scenario(const Scenario& scenario);
 
 /// As short a list as removing operations one by one gives, for which `fails` still says true.
 OperationList shrink(OperationList list, const std::function<bool(const OperationList&)>& fails);

@@ -10,21 +10,18 @@ namespace gpupool::test {
 namespace {
 
 constexpr unsigned kSecondsPerTrial = 60;
+constexpr int kFailed = 1;
+constexpr int kFaultHit = 2;
 
 [[noreturn]] void run_child(const Scenario& scenario, int report) {
   alarm(kSecondsPerTrial);  // a trial that hangs is one that fails
   dup2(report, STDERR_FILENO);
-  std::string text;
-  {
-    World world(scenario.world);
-    text = world.run(scenario.list).value_or("");
-    // A world that failed may be in any state; its end could hide what it said.
-    if (!text.empty()) {
-      (void)!write(report, text.data(), text.size());
-      _exit(1);
-    }
-  }
-  _exit(0);
+  World world(scenario.world);
+  const std::string text = world.run(scenario.list).value_or("");
+  (void)!write(report, text.data(), text.size());
+  // Without the world's end: one that failed may be in any state.
+  if (!text.empty()) _exit(kFailed);
+  _exit(world.faulty.failed_count() > 0 ? kFaultHit : 0);
 }
 
 std::string read_all(int from) {
@@ -38,11 +35,11 @@ std::string read_all(int from) {
 
 }  // namespace
 
-std::optional<std::string> try_scenario(const Scenario& scenario) {
+Trial try_scenario(const Scenario& scenario) {
   int ends[2];
-  if (pipe(ends) != 0) return std::string("no pipe: ") + std::strerror(errno);
+  if (pipe(ends) != 0) return {std::string("no pipe: ") + std::strerror(errno), false};
   const pid_t child = fork();
-  if (child < 0) return std::string("no child process: ") + std::strerror(errno);
+  if (child < 0) return {std::string("no child process: ") + std::strerror(errno), false};
   if (child == 0) {
     close(ends[0]);
     run_child(scenario, ends[1]);
@@ -52,9 +49,10 @@ std::optional<std::string> try_scenario(const Scenario& scenario) {
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kFailed;
+  if (code == 0 || code == kFaultHit) return {std::nullopt, code == kFaultHit};
   if (WIFSIGNALED(status)) text += "\nended by signal " + std::to_string(WTERMSIG(status));
-  return text;
+  return {text, false};
 }
 
 }  // namespace gpupool::test

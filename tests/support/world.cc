@@ -276,13 +276,16 @@ void World::check_map(const StatsV1& stats) {
 }
 
 void World::finish() {
-  faulty.clear();
   if (!device.set_taken_by_others(0).ok()) fail("memory of others is not given back");
   device.complete_all();
   for (StreamSlot slot = 0; slot < streams_.size(); ++slot) start_stream(slot, true);
   while (!blocks.empty()) Free{blocks.begin()->first, 0, SizeHint::none, false}.apply(*this);
   device.complete_all();
   pool->trim(0);
+  check();
+  // A fault may have hit even that; the next trim makes up for it.
+  faulty.clear();
+  if (has_faults) pool->trim(0);
   check();
   // What is kept for the reserve is in whole mappings, and so may be more than it.
   if (!has_lost_completions && options.reserve_bytes == 0 && device.held_bytes() != 0) {
