@@ -1,7 +1,8 @@
 #include "backend/simulated_streams.h"
 
-#include <atomic>
 #include <utility>
+
+#include "base/thread_serial.h"
 
 namespace gpupool::internal {
 namespace {
@@ -9,13 +10,6 @@ namespace {
 // Handles look like addresses of structures of the driver.
 constexpr std::uintptr_t kFirstHandle = 0x5170'0000'0000;
 constexpr std::uintptr_t kHandleStep = 64;
-
-/// A number that no other thread of the process has or had.
-std::uint64_t thread_serial() {
-  static std::atomic<std::uint64_t> last{0};
-  thread_local const std::uint64_t serial = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  return serial;
-}
 
 std::string name_of(const SimulatedStream& stream) { return "stream " + std::to_string(stream.id); }
 

@@ -6,6 +6,7 @@
 namespace gpupool {
 
 using internal::MutexLock;
+using internal::MutexUnlock;
 using internal::SmallCache;
 
 namespace {
@@ -32,8 +33,11 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
     const bool is_sampled = counted_.requests % kSampleEvery == 0;
     const std::uint64_t start = is_sampled ? steady_clock().now_ns() : 0;
     if (!accepts(stream)) {
-      count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
-      return fail(request, MissReason::size, Error::invalid_argument);
+      const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
+      const Error error = fail(request, MissReason::size, Error::invalid_argument);
+      MutexUnlock unlock(mu_);
+      report_misuse(misuse);
+      return error;
     }
     if (const auto fault = find_fault(request)) return fail(request, MissReason::size, *fault);
 

@@ -244,6 +244,7 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
   }
   MutexLock lock(mu_);
   if (internal::StreamState* known = streams_.find(id.value())) return known;
+  if (internal::StreamState* former = streams_.disown(raw, id.value())) let_go(former);
   internal::StreamState* adopted = streams_.adopt(raw, id.value());
   if (adopted == nullptr) return nullptr;
   tiers_.know_stream(adopted->index());

@@ -186,6 +186,7 @@ Result<std::vector<internal::Mapping>> Pool::Impl::back_pages(PageSpan pages) {
   auto mappings = arena_->back(pages, budget, stuck);
   MutexLock lock(mu_);
   arena_->keep_stuck(stuck);
+  if (!stuck.empty()) note_held();
   return mappings;
 }
 

@@ -150,6 +150,8 @@ class Pool::Impl {
   internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
 
   // upkeep.cc
+  /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe.
+  void let_go(internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_small(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_stream(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
@@ -157,7 +159,7 @@ class Pool::Impl {
   /// Closes epochs and looks what is complete; returns how many epochs newly are.
   std::uint64_t complete_work() GPUPOOL_REQUIRES(mu_);
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_);
-  void retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);

@@ -36,20 +36,24 @@ bool Pool::Impl::release_stream(StreamRef stream) {
     if (!streams_.is_known(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
     } else {
-      const StreamIndex index = stream.state()->index();
-      drain_stream(index);
-      // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
-      for (auto& [pointer, uses] : extra_uses_) {
-        for (ExtraUse& use : uses) {
-          if (!use.at_free || use.ticket.stream != index) continue;
-          use = {streams_.ticket(index), false};
-        }
-      }
-      streams_.release(stream.state());
+      let_go(stream.state());
     }
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
+}
+
+void Pool::Impl::let_go(internal::StreamState* stream) {
+  const StreamIndex index = stream->index();
+  drain_stream(index);
+  // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
+  for (auto& [pointer, uses] : extra_uses_) {
+    for (ExtraUse& use : uses) {
+      if (!use.at_free || use.ticket.stream != index) continue;
+      use = {streams_.ticket(index), false};
+    }
+  }
+  streams_.release(stream);
 }
 
 bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
@@ -165,7 +169,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   if (report.more_to_do) return report;
   report.released_bytes = free_complete_fallbacks();
   MutexLock growth(growth_mu_);
-  retry_stuck();
+  report.released_bytes += retry_stuck();
   return report;
 }
 
@@ -191,7 +195,8 @@ std::uint64_t Pool::Impl::free_complete_fallbacks() {
   }
 }
 
-void Pool::Impl::retry_stuck() {
+std::uint64_t Pool::Impl::retry_stuck() {
+  std::uint64_t released = 0;
   std::vector<internal::Mapping> stuck;
   {
     MutexLock lock(mu_);
@@ -205,26 +210,32 @@ void Pool::Impl::retry_stuck() {
     arena_->forget_stuck(mapping);
     arena_->keep_stuck(still_stuck);
     if (still_stuck.empty()) {
+      released += mapping.bytes;
       counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::rollback)] +=
           mapping.bytes;
     }
   }
+  return released;
 }
 
 // Trimming.
 
 std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
+  {
+    MutexLock lock(mu_);
+    drain_all();
+    complete_work();
+  }
+  // After completed work was looked for, so that one call gives back all that can be.
   std::uint64_t released = free_complete_fallbacks();
   MutexLock growth(growth_mu_);
   std::vector<RunId> leaving;
   {
     MutexLock lock(mu_);
-    drain_all();
-    complete_work();
-    leaving = detach_empty(std::max(target_held_bytes, options_.reserve_bytes));
+    leaving = detach_empty(target_held_bytes);
   }
   released += give_back(leaving);
-  retry_stuck();
+  released += retry_stuck();
   MutexLock lock(mu_);
   ++counted_.trims_by_reason[static_cast<std::size_t>(reason)];
   counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += released;
@@ -259,13 +270,18 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
   });
   std::vector<RunId> leaving;
   std::uint64_t held = held_bytes();
+  // The reserve is the arena's alone: fallbacks go back when they are freed, stuck memory as soon
+  // as the driver takes it.
+  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
   for (const auto& [mapping, run] : empty) {
     if (held <= target_held_bytes || held - target_held_bytes < mapping.bytes) continue;
+    if (arena < options_.reserve_bytes + mapping.bytes) continue;
     const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
     leaving.push_back(
         runs.take_at(run, mapping.pages.first * kUnitsPerPage, units, internal::RunKind::leaving));
     leaving_bytes_ += units * internal::kUnitBytes;
     held -= mapping.bytes;
+    arena -= mapping.bytes;
   }
   return leaving;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/thread_serial.h"
 
 namespace gpupool::internal {
 namespace {
@@ -27,21 +28,22 @@ StreamState* StreamTable::find(std::uint64_t id) const {
   return found == by_id_.end() ? nullptr : found->second.get();
 }
 
+StreamState* StreamTable::disown(RawStream raw, std::uint64_t id) {
+  const auto entry = id_by_raw_.find(raw);
+  if (entry == id_by_raw_.end() || entry->second == id) return nullptr;
+  StreamState* former = find(entry->second);
+  ++mismatches_;
+  slots_[former->index_]->can_record = false;
+  return former;
+}
+
 StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   if (StreamState* known = find(id)) return known;
   if (by_id_.size() >= kMaxStreams) return nullptr;
-  // The per-thread handle has the same value for every thread's own stream.
+  // The per-thread handle has the same value for every thread's own stream. Of any other handle
+  // the former owner is gone: see disown().
   if (raw != per_thread_stream()) {
-    const auto [entry, is_new] = id_by_raw_.try_emplace(raw, id);
-    if (!is_new) {
-      // The handle came back with another identity: its former stream was destroyed unannounced.
-      ++mismatches_;
-      if (StreamState* former = find(entry->second)) {
-        slots_[former->index_]->can_record = false;
-        release(former);
-      }
-      id_by_raw_[raw] = id;
-    }
+    GPUPOOL_CHECK(id_by_raw_.emplace(raw, id).second);
   }
 
   StreamIndex index;
@@ -59,7 +61,7 @@ StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   state->index_ = index;
   state->id_ = id;
   state->raw_ = raw;
-  state->thread_ = std::this_thread::get_id();
+  state->thread_ = thread_serial();
   Slot& slot = *slots_[index];
   slot.id = id;
   slot.state = state.get();
@@ -100,10 +102,13 @@ bool StreamTable::is_fence_complete(std::uint64_t fence) const noexcept {
 
 bool StreamTable::may_record(const Slot& slot) const {
   if (!slot.can_record || slot.state == nullptr) return false;
-  if (slot.state->raw_ == per_thread_stream() &&
-      slot.state->thread_ != std::this_thread::get_id()) {
+  if (slot.state->raw_ == per_thread_stream() && slot.state->thread_ != thread_serial()) {
     return false;
   }
+  // A handle whose stream was destroyed unannounced may be another stream's by now, whose events
+  // say nothing of the former's work.
+  const auto id = backend_.stream_id(slot.state->raw_);
+  if (!id.ok() || id.value() != slot.id) return false;
   const auto capture = backend_.capture_state(slot.state->raw_);
   return capture.ok() && capture.value() == CaptureState::none;
 }
@@ -118,7 +123,8 @@ Result<EventHandle> StreamTable::take_event() {
 bool StreamTable::close_epoch(StreamIndex stream) {
   Slot& slot = *slots_[stream];
   if (slot.open_first_use == 0) return true;
-  if (slot.size == Slot::kMaxInFlight || !may_record(slot)) return false;
+  if (!may_record(slot)) return false;
+  if (slot.size == Slot::kMaxInFlight) return extend_newest(slot);
   const auto event = take_event();
   if (!event.ok()) return false;
   if (!backend_.record_event(event.value(), slot.state->raw_).ok()) {
@@ -128,6 +134,15 @@ bool StreamTable::close_epoch(StreamIndex stream) {
   slot.ring[(slot.head + slot.size++) % Slot::kMaxInFlight] = {slot.open, slot.open_first_use,
                                                                event.value()};
   ++slot.open;
+  slot.open_first_use = 0;
+  ++epochs_closed_;
+  return true;
+}
+
+bool StreamTable::extend_newest(Slot& slot) {
+  InFlight& newest = slot.ring[(slot.head + slot.size - 1) % Slot::kMaxInFlight];
+  if (!backend_.record_event(newest.event, slot.state->raw_).ok()) return false;
+  newest.epoch = slot.open++;
   slot.open_first_use = 0;
   ++epochs_closed_;
   return true;
@@ -186,7 +201,7 @@ void StreamTable::check_invariants() const {
     std::uint64_t before = slot->complete;
     for (std::size_t i = 0; i < slot->size; ++i) {
       const auto& in_flight = slot->ring[(slot->head + i) % Slot::kMaxInFlight];
-      GPUPOOL_CHECK(in_flight.epoch == before + 1);
+      GPUPOOL_CHECK(in_flight.epoch > before);
       GPUPOOL_CHECK(in_flight.first_use > 0 && in_flight.first_use <= sequence_);
       before = in_flight.epoch;
     }

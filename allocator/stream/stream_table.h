@@ -9,6 +9,7 @@
 //   - only its own thread closes an epoch of a per-thread default stream, since an event that
 //     another thread records for it goes to the wrong stream;
 //   - nothing is recorded into a stream that is being captured: its epoch stays open;
+//   - nothing is recorded by a handle that has become another stream's;
 //   - an index is used again only when everything of the old stream is complete.
 //
 // Thread safety: under the pool's lock, but for the identity asked of the driver before it.
@@ -21,7 +22,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -46,7 +46,7 @@ class StreamState {
   std::uint64_t id_ = 0;
   RawStream raw_ = nullptr;
   bool released_ = false;
-  std::thread::id thread_;  // of a per-thread default stream
+  std::uint64_t thread_ = 0;  // thread_serial() of a per-thread default stream's
 };
 
 class StreamTable {
@@ -56,8 +56,12 @@ class StreamTable {
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
+  /// The stream that `raw` named before it came back with the identity `id`, and so was destroyed
+  /// unannounced; nullptr if there is none. Nothing is recorded for it any more; the caller puts
+  /// tickets on what it left in caches, and releases it.
+  StreamState* disown(RawStream raw, std::uint64_t id);
   /// The state of the stream with this driver identity; made where there is none. nullptr where
-  /// kMaxStreams are in use.
+  /// kMaxStreams are in use. Requires: what disown() gave for it is released.
   StreamState* adopt(RawStream raw, std::uint64_t id);
   StreamState* find(std::uint64_t id) const;
   bool is_known(const StreamState* state) const noexcept {
@@ -121,6 +125,8 @@ class StreamTable {
   bool may_record(const Slot& slot) const;
   void retire_if_complete(StreamIndex stream);
   Result<EventHandle> take_event();
+  /// With no room for another event, the newest moves on, and covers the open epoch, too.
+  bool extend_newest(Slot& slot);
 
   Backend& backend_;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -1,0 +1,71 @@
+// A few lists of operations, each again and again: the first, second, ... n-th call of the backend
+// fails, from the pool's start on, until a run makes fewer calls than that. After each operation
+// the books must be right (tests/support/world.h), and at the end nothing may be left on the
+// device.
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "tests/support/generator.h"
+
+namespace gpupool::test {
+namespace {
+
+struct Kind {
+  const char* name;
+  Backing backing;
+  Error error;
+  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+};
+
+class FaultSweepTest : public testing::TestWithParam<Kind> {};
+
+Scenario make_scenario(const Kind& kind, std::uint64_t seed) {
+  Scenario scenario =
+      generate(seed, {kind.backing, SimulatedMemory::address_only, 150, false, false});
+  scenario.world.capacity_bytes = std::uint64_t{48} << 20;
+  scenario.world.reserve_bytes = std::uint64_t{4} << 20;
+  scenario.world.stream_count = 5;
+  scenario.world.failing_error = kind.error;
+  return scenario;
+}
+
+/// Fails the first, second, ... call of the scenario. How many calls it has.
+std::uint64_t sweep(Scenario scenario, std::uint64_t step) {
+  constexpr std::uint64_t kTooMany = 5000;
+  for (std::uint64_t n = 1; n < kTooMany; n += step) {
+    scenario.world.failing_call = n;
+    const Trial trial = try_scenario(scenario);
+    if (trial.failure) {
+      ADD_FAILURE() << *trial.failure << "\n" << explain_failure(n, scenario);
+      return n;
+    }
+    if (!trial.has_hit_fault) return n - 1;
+  }
+  ADD_FAILURE() << "the list does not come to an end";
+  return kTooMany;
+}
+
+TEST_P(FaultSweepTest, BooksAreRightWhicheverCallFails) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::uint64_t kStep = 7;
+#else
+  constexpr std::uint64_t kStep = 1;
+#endif
+  std::uint64_t calls = 0;
+  for (std::uint64_t seed = 1; seed <= 8 && !HasFailure(); ++seed) {
+    calls += sweep(make_scenario(GetParam(), seed), kStep);
+  }
+  EXPECT_GT(calls, 1000u) << "the lists are too short to say anything";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, FaultSweepTest,
+    testing::Values(Kind{"VmmOutOfMemory", Backing::vmm, Error::out_of_memory},
+                    Kind{"VmmBackendFailure", Backing::vmm, Error::backend_failure},
+                    Kind{"CudaMallocOutOfMemory", Backing::cudamalloc, Error::out_of_memory},
+                    Kind{"CudaMallocBackendFailure", Backing::cudamalloc, Error::backend_failure}),
+    [](const auto& kind) { return kind.param.name; });
+
+}  // namespace
+}  // namespace gpupool::test

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Shows that the property tests can fail: each rule that keeps memory from being shared too early
+is taken out of a copy of the allocator's source, and the tests must notice.
+
+Usage: mutation_check.py --source DIR --compiler CXX [--launcher CCACHE] [--only NAME]
+           --objects O... --libraries A... [--options=-l...]
+
+Only the changed file is compiled; it is linked in front of the library that was built, so that
+its object takes the place of the original's.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    name: str
+    path: str
+    before: str
+    after: str
+    tests: str = "All/ListTest.*"
+
+
+MUTATIONS = (
+    Mutation("no ticket check", "stream/ticket.cc",
+             "  if (fence_ != 0 || count_ > 1) return kNobody;\n",
+             "  return kAnybody;\n"),
+    Mutation("several tickets are nobody's no more", "stream/ticket.cc",
+             "  if (fence_ != 0 || count_ > 1) return kNobody;\n", ""),
+    Mutation("a fifth ticket is lost", "stream/ticket.cc",
+             "  fence_ = streams.make_fence();\n", ""),
+    Mutation("a fence is always complete", "stream/stream_table.cc",
+             "    return oldest != 0 && oldest <= fence;\n", "    return oldest > fence + fence;\n"),
+    Mutation("joining loses the neighbour's tickets", "runs/run_table.cc",
+             "  run.tickets.add(runs_[neighbour].tickets, streams_);\n", ""),
+    Mutation("a rest that is cut off has no tickets", "runs/run_table.cc",
+             "    runs_[rest].tickets = tickets;\n", ""),
+    Mutation("slots of other streams are free at once", "pool/shared_tiers.cc",
+             "    if (tickets[i].stream != owner && !streams_.is_complete(tickets[i])) return true;\n",
+             ""),
+    Mutation("a chunk goes back without its tickets", "pool/shared_tiers.cc",
+             "  runs_.put(chunk.run, chunk.tickets);\n", "  runs_.put(chunk.run, TicketSet());\n"),
+    Mutation("uses by other streams are forgotten", "pool/deallocate.cc",
+             "  for (const ExtraUse& use : uses->second) {\n",
+             "  for (const ExtraUse& use : std::vector<ExtraUse>()) {\n"),
+    Mutation("a cache for all streams", "pool/allocate.cc",
+             "small_caches_[stream]->take(bin", "small_caches_[0]->take(bin"),
+    Mutation("nobody asks whether work is complete", "stream/stream_table.cc",
+             "      if (!done.ok() || !done.value()) break;\n", ""),
+    Mutation("an ended stream's index is used again at once", "stream/stream_table.cc",
+             "  if (slot.id == 0 || slot.size > 0 || slot.open_first_use != 0) return;\n",
+             "  if (slot.id == 0) return;\n"),
+    Mutation("an event by a handle that is another stream's", "stream/stream_table.cc",
+             "  if (!id.ok() || id.value() != slot.id) return false;\n", ""),
+    Mutation("a destroyed stream's cache is its successor's", "pool/deallocate.cc",
+             "let_go(former);", "streams_.release(former);"),
+    Mutation("trimming takes what is in use", "pool/upkeep.cc",
+             " || run.holder != internal::kAnybody) continue;", ") continue;"),
+)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", required=True, type=pathlib.Path)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--launcher", default="")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--objects", nargs="+", required=True)
+    parser.add_argument("--libraries", nargs="+", required=True)
+    parser.add_argument("--options", action="append", default=[])
+    return parser.parse_args()
+
+
+def build(mutation, arguments, folder):
+    """The property tests with `mutation` in them; the mutation that is None changes nothing."""
+    objects = list(arguments.objects)
+    if mutation is not None:
+        original = arguments.source / "allocator" / mutation.path
+        text = original.read_text(encoding="utf-8")
+        if text.count(mutation.before) != 1:
+            raise SystemExit(f"{mutation.name}: {mutation.path} does not have its text once")
+        mutant = folder / original.name
+        mutant.write_text(text.replace(mutation.before, mutation.after), encoding="utf-8")
+        launcher = [arguments.launcher] if arguments.launcher else []
+        subprocess.run([*launcher, arguments.compiler, "-std=c++20", "-O1", "-w", "-fPIC",
+                        "-I", arguments.source / "allocator",
+                        "-I", arguments.source / "allocator/include",
+                        "-c", mutant, "-o", folder / "mutant.o"], check=True)
+        objects.insert(0, folder / "mutant.o")
+    program = folder / "tests"
+    subprocess.run([arguments.compiler, *objects, *arguments.libraries, "-o", program,
+                    "-pthread", *arguments.options], check=True)
+    return program
+
+
+def run(mutation, arguments):
+    """Whether the tests failed, and what they said."""
+    with tempfile.TemporaryDirectory(prefix="gpupool-mutation-") as name:
+        program = build(mutation, arguments, pathlib.Path(name))
+        tests = "All/ListTest.*" if mutation is None else mutation.tests
+        environment = dict(os.environ, GPUPOOL_TEST_SHRINK="0", GPUPOOL_TEST_SEED="1")
+        if mutation is None:
+            environment["GPUPOOL_TEST_LISTS"] = "3"
+        done = subprocess.run([program, f"--gtest_filter={tests}", "--gtest_fail_fast"],
+                              env=environment, check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=300)
+    reasons = [line for line in done.stdout.splitlines()
+               if line.startswith(("after operation", "at the end", "gpupool: "))]
+    return done.returncode != 0, reasons[0] if reasons else done.stdout[-400:]
+
+
+def main():
+    arguments = parse_arguments()
+    failed, said = run(None, arguments)
+    if failed:
+        print(f"the tests fail without any mutation: {said}")
+        return 1
+    chosen = [mutation for mutation in MUTATIONS if arguments.only in mutation.name]
+    unnoticed = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:
+        results = workers.map(lambda mutation: run(mutation, arguments), chosen)
+        for mutation, (is_noticed, said) in zip(chosen, results):
+            print(f"{'noticed' if is_noticed else 'NOT NOTICED'}: {mutation.name}")
+            if is_noticed:
+                print(f"    {said}")
+            unnoticed += not is_noticed
+    print(f"{len(chosen)} mutations, {unnoticed} not noticed")
+    return 1 if unnoticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+// A simulated device, a pool on it, the program that uses both, and the model that watches them.
+// Operations act on it; after each, everything that can be checked from outside is.
+//
+// The program in here is a correct one: before it uses or frees a block on another stream, it
+// makes that stream wait (order), unless record_stream or record_use is meant to make that
+// unnecessary. So whatever goes wrong is the pool's fault.
+//
+// Thread safety: none.
+#ifndef GPUPOOL_TESTS_SUPPORT_WORLD_H_
+#define GPUPOOL_TESTS_SUPPORT_WORLD_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpupool/faulty_backend.h"
+#include "gpupool/pool.h"
+#include "gpupool/simulated_backend.h"
+#include "tests/support/model.h"
+#include "tests/support/operation.h"
+
+namespace gpupool::test {
+
+struct WorldOptions {
+  Backing backing = Backing::vmm;
+  /// Real memory: every work checks the block's pattern and writes it.
+  SimulatedMemory memory = SimulatedMemory::address_only;
+  std::uint64_t capacity_bytes = std::uint64_t{64} << 20;
+  std::uint64_t reserve_bytes = 0;
+  StreamSlot stream_count = 3;
+  std::uint64_t cache_small_bytes = std::uint64_t{4} << 20;
+  std::uint64_t cache_large_bytes = std::uint64_t{32} << 20;
+  /// The n-th backend call after the device's start fails, the pool's own start included; 0: none.
+  std::uint64_t failing_call = 0;
+  Error failing_error = Error::backend_failure;
+};
+std::string to_text(const WorldOptions& options);
+
+/// Counts events by kind.
+class CountingObserver final : public SlowPathObserver {
+ public:
+  void on_event(const SlowPathEvent& event) noexcept override {
+    ++counts_[static_cast<std::size_t>(event.kind)];
+    if (event.kind == SlowPathEventKind::driver_call && event.failed) ++failed_driver_calls_;
+  }
+  std::uint64_t count(SlowPathEventKind kind) const {
+    return counts_[static_cast<std::size_t>(kind)];
+  }
+  std::uint64_t failed_driver_calls() const { return failed_driver_calls_; }
+
+ private:
+  std::array<std::uint64_t, 16> counts_{};
+  std::uint64_t failed_driver_calls_ = 0;
+};
+
+class World {
+ public:
+  explicit World(const WorldOptions& options);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  /// Applies the list, checks after each operation, ends the pool and checks that nothing is left.
+  /// What went wrong first, in words.
+  std::optional<std::string> run(const OperationList& list);
+
+  // For operations.
+  struct Stream {
+    RawStream raw = nullptr;
+    StreamRef ref;
+    StreamKey key = 0;
+    bool is_adopted = false;
+  };
+  struct Use {
+    StreamKey stream = 0;
+    bool is_recorded = false;  // record_stream or record_use covers all of it
+    bool is_at_free = false;   // by record_stream: later work, too
+  };
+  struct Block {
+    char* pointer = nullptr;
+    std::uint64_t bytes = 0;
+    StreamKey owner = 0;
+    std::uint64_t pattern = 0;
+    std::vector<Use> uses;
+  };
+  /// nullptr where there is none.
+  Stream* find_stream(StreamSlot slot);
+  Block* find_block(BlockName name);
+  void start_stream(StreamSlot slot, bool is_adopted);
+  void end_stream(StreamSlot slot);
+  /// Makes `later` wait for all that `earlier` was given, as a program does with an event.
+  void order(const Stream& later, StreamKey earlier);
+  /// Work on a block, ordered after all other work on it.
+  void launch(Block& block, const Stream& stream, std::uint64_t duration_ns, bool until_completed);
+  void fail(const std::string& text) {
+    if (!failure_) failure_ = text;
+  }
+  /// What `call` gives, tried again as long as a fault that was asked for hits it.
+  template <class Call>
+  bool retry_if_faulted(Call call) {
+    for (;;) {
+      const std::uint64_t before = faulty.failed_count();
+      if (call()) return true;
+      if (faulty.failed_count() == before) return false;
+    }
+  }
+
+  const WorldOptions options;
+  SimulatedBackend device;
+  FaultyBackend faulty;
+  CountingObserver observer;
+  Model model;
+  std::unique_ptr<Pool> pool;
+  std::map<BlockName, Block> blocks;
+  std::vector<char*> freed;   // addresses of former blocks
+  StreamRef released_stream;  // a StreamRef that is no longer valid
+  std::uint64_t handled_misuses = 0;
+  std::uint64_t taken_by_others = 0;
+  bool has_faults = false;            // some call was made to fail
+  bool has_lost_completions = false;  // so that some memory may rightly stay pending for ever
+
+ private:
+  void check();
+  void check_books(const StatsV1& stats);
+  void check_events(const StatsV1& stats);
+  void check_map(const StatsV1& stats);
+  void finish();
+  std::string start_fault_;
+
+  std::vector<Stream> streams_;
+  std::map<StreamKey, RawStream> raw_by_key_;
+  std::map<StreamKey, EventHandle> last_event_;  // of ended streams
+  StreamKey last_key_ = 0;
+  std::shared_ptr<std::string> corruption_ = std::make_shared<std::string>();
+  std::optional<std::string> failure_;
+};
+
+}  // namespace gpupool::test
+
+#endif  // GPUPOOL_TESTS_SUPPORT_WORLD_H_
