@@ -260,9 +260,30 @@ TEST_F(PoolUpkeepTest, WhatTheDriverWouldNotTakeBackIsHeldUntilItDoes) {
   free(allocate(8 * kMiB));
   settle();
   backend_.fail_nth(BackendCall::release, 1, Error::backend_failure);
-  pool_->trim(0);
+  EXPECT_EQ(pool_->trim(0), 8 * kMiB);  // tried again at once
+  free(allocate(8 * kMiB));
+  settle();
+  backend_.fail_nth(BackendCall::release, 1, Error::backend_failure);
+  backend_.fail_nth(BackendCall::release, 2, Error::backend_failure);
+  EXPECT_EQ(pool_->trim(0), 0u);
   pool_->check_invariants();
-  EXPECT_EQ(pool_->stats().held_bytes, device_.held_bytes());
+  EXPECT_EQ(device_.held_bytes(), 8 * kMiB);
+  EXPECT_EQ(pool_->stats().held_bytes, 8 * kMiB);
+  EXPECT_EQ(pool_->maintain().released_bytes, 8 * kMiB);
+  EXPECT_EQ(device_.held_bytes(), 0u);
+}
+
+TEST_F(PoolUpkeepTest, WhatAFailedGrowthLeavesBehindCountsAsHeld) {
+  backend_.fail_nth(BackendCall::map, 1, Error::out_of_memory);
+  backend_.fail_nth(BackendCall::release, 1, Error::backend_failure);
+  backend_.fail_nth(BackendCall::release, 2, Error::backend_failure);
+  EXPECT_FALSE(pool_->allocate(2 * kMiB, a_).ok());
+  const StatsV1 stats = pool_->stats();
+  EXPECT_EQ(device_.held_bytes(), 2 * kMiB);
+  EXPECT_EQ(stats.held_bytes, 2 * kMiB);
+  EXPECT_EQ(stats.peak_held_bytes, 2 * kMiB);
+  EXPECT_EQ(stats.free_bytes, 2 * kMiB);
+  EXPECT_EQ(stats.mapped_free_bytes, 0u);
   pool_->trim(0);
   EXPECT_EQ(device_.held_bytes(), 0u);
 }

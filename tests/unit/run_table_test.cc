@@ -186,16 +186,21 @@ TEST_F(RunTableTest, ARestOfACutKeepsItsTickets) {
 
 TEST_F(RunTableTest, TakesAcrossABorderWithAlignment) {
   runs_.add(0, 64);
-  const RunId a = take(10);
-  const RunId b = take(10);
-  put(a);
-  put(b, busy({3}));
-  const RunId id = take(40, 3, 8);
+  const RunId live = take(3);
+  const RunId ready = take(9);
+  const RunId pending = take(8);
+  put(ready);
+  put(pending, busy({3}));
+  // From inside the first ready run, over the pending one, into the rest.
+  const RunId id = take(48, 3, 8);
   ASSERT_NE(id, 0u);
-  EXPECT_EQ(runs_[id].start % 8, 0u);
-  EXPECT_EQ(runs_[id].units, 40u);
-  EXPECT_EQ(runs_[id].start, 0u);
+  EXPECT_EQ(runs_[id].start, 8u);
+  EXPECT_EQ(runs_[id].units, 48u);
+  EXPECT_EQ(runs_[id].tickets.holder(), 3u);
+  EXPECT_EQ(runs_.ready_bytes(), (5 + 8) * kUnitBytes);
+  EXPECT_EQ(runs_.pending_bytes(), 0u);
   put(id, busy({3}));
+  put(live);
   complete_all();
   EXPECT_EQ(runs_.largest_ready_units(), 64u);
 }
