@@ -92,12 +92,15 @@ Ticket StreamTable::ticket(StreamIndex stream) {
   return {stream, slot.open};
 }
 
-bool StreamTable::is_fence_complete(std::uint64_t fence) const noexcept {
-  return std::none_of(slots_.begin(), slots_.end(), [fence](const auto& slot) {
+bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    if ((fence.groups & Fence::group_of(i)) == 0) continue;
+    const Slot& slot = *slots_[i];
     const std::uint64_t oldest =
-        slot->size > 0 ? slot->ring[slot->head].first_use : slot->open_first_use;
-    return oldest != 0 && oldest <= fence;
-  });
+        slot.size > 0 ? slot.ring[slot.head].first_use : slot.open_first_use;
+    if (oldest != 0 && oldest <= fence.sequence) return false;
+  }
+  return true;
 }
 
 bool StreamTable::may_record(const Slot& slot) const {

@@ -75,9 +75,9 @@ class StreamTable {
   bool is_complete(Ticket ticket) const noexcept {
     return slots_[ticket.stream]->complete >= ticket.epoch;
   }
-  /// A number that is complete when everything unfinished at this moment is, on all streams.
+  /// The number of this moment, for a fence.
   std::uint64_t make_fence() noexcept { return sequence_++; }
-  bool is_fence_complete(std::uint64_t fence) const noexcept;
+  bool is_fence_complete(const Fence& fence) const noexcept;
 
   /// Closes the open epoch where something was freed in it. False where it has to stay open.
   bool close_epoch(StreamIndex stream);

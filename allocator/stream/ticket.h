@@ -3,8 +3,9 @@
 // A ticket is a stream and one of its epochs: the piece was freed on that stream while that epoch
 // was open, so everything that may touch it is complete once the epoch is. A TicketSet belongs to
 // one free run or one chunk and keeps at most four tickets, one a stream, the later epoch of each;
-// with more it turns into a fence: nobody's until everything that was unfinished then, on every
-// stream, is complete.
+// with more it turns into a fence: nobody's until everything that was unfinished then, on each of
+// their streams, is complete. Streams of which nothing can ever be known again (destroyed
+// unannounced, or of a thread that has ended) so keep only what they used themselves.
 //
 // Invariant: a piece may be given to a stream only if each ticket is complete or that stream's.
 // Thread safety: under the pool's lock. Cost: four comparisons.
@@ -28,16 +29,27 @@ struct Ticket {
   std::uint64_t epoch = 0;
 };
 
+/// All that was unfinished at one moment on some streams. 64 groups of streams stand for the
+/// streams: what is waited for too much is another stream of a group.
+struct Fence {
+  std::uint64_t sequence = 0;  // of the moment; 0: no fence
+  std::uint64_t groups = 0;
+
+  static constexpr std::uint64_t group_of(StreamIndex stream) noexcept {
+    return std::uint64_t{1} << stream % 64;
+  }
+};
+
 class StreamTable;
 
 class TicketSet {
  public:
   static constexpr std::size_t kCapacity = 4;
 
-  bool empty() const noexcept { return count_ == 0 && fence_ == 0; }
+  bool empty() const noexcept { return count_ == 0 && !has_fence(); }
   void clear() noexcept {
     count_ = 0;
-    fence_ = 0;
+    fence_ = {};
   }
   void add(Ticket ticket, StreamTable& streams);
   void add(const TicketSet& other, StreamTable& streams);
@@ -48,12 +60,12 @@ class TicketSet {
 
   std::size_t count() const noexcept { return count_; }
   const Ticket& operator[](std::size_t i) const noexcept { return tickets_[i]; }
-  bool has_fence() const noexcept { return fence_ != 0; }
+  bool has_fence() const noexcept { return fence_.sequence != 0; }
 
  private:
   std::array<Ticket, kCapacity> tickets_{};
   std::uint32_t count_ = 0;
-  std::uint64_t fence_ = 0;  // 0: none
+  Fence fence_;
 };
 
 }  // namespace gpupool::internal

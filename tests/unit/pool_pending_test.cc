@@ -1,0 +1,104 @@
+// How long memory with unfinished work stays out of reach: as long as it must, and no longer than
+// the streams that used it are busy.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpupool/pool.h"
+#include "gpupool/simulated_backend.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kBlock = 40 * kMiB;  // more than the caches keep
+constexpr std::size_t kStreams = 6;          // more than a free piece keeps tickets
+
+class PoolPendingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    PoolOptions options;
+    options.capacity = 1024 * kMiB;
+    options.on_misuse = OnMisuse::abort;
+    pool_ = Pool::create(device_, options).value();
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      raw_.push_back(device_.create_stream());
+      refs_.push_back(pool_->adopt_stream(raw_.back()).value());
+    }
+  }
+  void TearDown() override {
+    device_.complete_all();
+    pool_->check_invariants();
+    pool_.reset();
+    EXPECT_EQ(device_.violation_count(), 0U) << device_.last_violation();
+    EXPECT_EQ(device_.object_count(), 0U);
+  }
+
+  /// A block that every stream has used, freed on the first.
+  void use_on_all_and_free() {
+    void* block = pool_->allocate(kBlock, refs_[0]).value();
+    for (std::size_t i = 1; i < kStreams; ++i) {
+      ASSERT_TRUE(pool_->record_stream(block, refs_[i]));
+    }
+    ASSERT_TRUE(pool_->deallocate(block, refs_[0]));
+  }
+  void launch(RawStream stream, void* block) {
+    SimulatedWork work;
+    work.address = reinterpret_cast<DeviceAddress>(block);
+    work.bytes = kBlock;
+    work.until_completed = true;
+    ASSERT_TRUE(device_.launch(stream, work).ok());
+  }
+
+  SimulatedBackend device_;
+  std::unique_ptr<Pool> pool_;
+  std::vector<RawStream> raw_;
+  std::vector<StreamRef> refs_;
+};
+
+TEST_F(PoolPendingTest, StreamLostForEverKeepsOnlyWhatItUsed) {
+  RawStream lost = device_.create_stream();
+  void* block = pool_->allocate(kBlock, lost).value();
+  ASSERT_TRUE(pool_->deallocate(block, lost));
+  device_.destroy_stream(lost);  // unannounced: its last frees stay pending
+  pool_->maintain();
+  ASSERT_EQ(pool_->stats().pending_bytes, kBlock);
+
+  use_on_all_and_free();
+  device_.complete_all();
+  pool_->maintain();
+  EXPECT_EQ(pool_->stats().pending_bytes, kBlock);
+}
+
+TEST_F(PoolPendingTest, StreamThatIsBusyElsewhereKeepsNothingOfOthers) {
+  RawStream busy = device_.create_stream();
+  const StreamRef busy_ref = pool_->adopt_stream(busy).value();
+  void* block = pool_->allocate(kBlock, busy_ref).value();
+  launch(busy, block);
+  ASSERT_TRUE(pool_->deallocate(block, busy_ref));
+
+  use_on_all_and_free();
+  pool_->maintain();
+  EXPECT_EQ(pool_->stats().pending_bytes, kBlock);
+}
+
+TEST_F(PoolPendingTest, EachOfManyStreamsIsWaitedFor) {
+  for (std::size_t last = 0; last < kStreams; ++last) {
+    void* block = pool_->allocate(kBlock, refs_[0]).value();
+    launch(raw_[last], block);
+    for (std::size_t i = 1; i < kStreams; ++i) {
+      ASSERT_TRUE(pool_->record_stream(block, refs_[i]));
+    }
+    ASSERT_TRUE(pool_->deallocate(block, refs_[0]));
+    pool_->maintain();
+    EXPECT_EQ(pool_->stats().pending_bytes, kBlock) << last;
+    device_.complete(raw_[last]);
+    pool_->maintain();
+    EXPECT_EQ(pool_->stats().pending_bytes, 0U) << last;
+  }
+}
+
+}  // namespace
+}  // namespace gpupool
