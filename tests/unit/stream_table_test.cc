@@ -83,14 +83,18 @@ TEST_F(StreamTableTest, OneEventAnEpochHoweverManyFrees) {
   EXPECT_EQ(faulty_.call_count(BackendCall::create_event), 1u);  // the first is used again
 }
 
-TEST_F(StreamTableTest, AFenceCoversWhatIsUnfinishedNowOnAllStreams) {
+TEST_F(StreamTableTest, AFenceCoversWhatIsUnfinishedNowOnItsStreams) {
   StreamState* a = adopt_new();
   StreamState* b = adopt_new();
   work_on(a->raw());
   work_on(b->raw());
   streams_.ticket(a->index());
   streams_.ticket(b->index());
-  const std::uint64_t fence = streams_.make_fence();
+  StreamState* other = adopt_new();
+  work_on(other->raw());
+  streams_.ticket(other->index());  // of no concern
+  const Fence fence{streams_.make_fence(),
+                    Fence::group_of(a->index()) | Fence::group_of(b->index())};
   EXPECT_FALSE(streams_.is_fence_complete(fence));
   streams_.close_epochs();
   device_.complete(a->raw());
