@@ -10,14 +10,6 @@ using internal::BlockUse;
 using internal::MutexLock;
 using internal::SmallCache;
 
-namespace {
-
-/// Frees on a per-thread default stream after which its own thread closes the epoch: nobody else
-/// can, since an event that another thread records for it goes to the wrong stream.
-constexpr std::uint64_t kOwnEpochFrees = 256;
-
-}  // namespace
-
 bool Pool::Impl::deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream) {
   if (pointer == nullptr) return true;
   std::optional<MisuseReport> misuse;
@@ -76,9 +68,7 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   } else if (!put_cached(target.block, index)) {
     put_shared(target.block, index);
   }
-  if (stream->raw() == per_thread_stream() && counted_.frees % kOwnEpochFrees == 0) {
-    streams_.close_epoch(index);
-  }
+  if (stream->raw() == per_thread_stream()) streams_.note_own_free(index);
   if (bytes == kNoSize || bytes == requested) return std::nullopt;
   return count_misuse({.kind = Misuse::wrong_size,
                        .pointer = pointer,

@@ -181,6 +181,7 @@ class Pool::Impl {
   void fill_bytes(StatsV1& stats) const GPUPOOL_REQUIRES(mu_);
   void emit(SlowPathEvent event) const;
   BlockInfo info_of(BlockRef block) const GPUPOOL_REQUIRES(mu_);
+  void visit_all(const std::function<void(const BlockInfo&)>& visitor) const GPUPOOL_REQUIRES(mu_);
   void visit_chunk(internal::ChunkId id, const std::function<void(const BlockInfo&)>& visitor) const
       GPUPOOL_REQUIRES(mu_);
   std::uint32_t tick_now() const {

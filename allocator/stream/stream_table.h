@@ -82,6 +82,9 @@ class StreamTable {
   /// Closes the open epoch where something was freed in it. False where it has to stay open.
   bool close_epoch(StreamIndex stream);
   void close_epochs();
+  /// Something was freed on a per-thread default stream: its own thread closes the epoch every few
+  /// hundred times, since nobody else can.
+  void note_own_free(StreamIndex stream);
   /// Looks at the oldest events; returns how many epochs are newly complete.
   std::uint64_t poll();
   /// Takes a ticket of every stream, so that what is waited for next is all that they were given.
@@ -116,6 +119,7 @@ class StreamTable {
     std::uint64_t id = 0;
     std::uint64_t complete = 0;
     std::uint64_t open = 1;
+    std::uint64_t own_frees = 0;       // counted by note_own_free()
     std::uint64_t open_first_use = 0;  // sequence number of the first free in it; 0: none
     StreamState* state = nullptr;      // nullptr once released
     bool can_record = true;            // false once its handle may be another stream's

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 
@@ -109,6 +110,20 @@ TEST_F(PoolGrowthTest, FailuresWaitForNoMoreThanDriverCalls) {
   const StatsV1 stats = pool_->stats();
   EXPECT_EQ(stats.failures, 99U);
   EXPECT_LE(stats.driver_wait_ns, stats.driver_ns);
+}
+
+TEST_F(PoolGrowthTest, InvariantsHoldWhileARequestWaitsForTheDriver) {
+  FaultyBackend driver(device_);
+  const std::unique_ptr<Pool> pool = Pool::create(driver, {}).value();
+  const StreamRef stream = pool->adopt_stream(a_).value();
+  int checks = 0;
+  driver.before(BackendCall::map, [&] {
+    pool->check_invariants();
+    ++checks;
+  });
+  void* block = pool->allocate(kMiB, stream).value();
+  EXPECT_EQ(checks, 1);
+  EXPECT_TRUE(pool->deallocate(block, stream));
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 // the streams that used it are busy.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gpupool/pool.h"
@@ -98,6 +100,44 @@ TEST_F(PoolPendingTest, EachOfManyStreamsIsWaitedFor) {
     pool_->maintain();
     EXPECT_EQ(pool_->stats().pending_bytes, 0U) << last;
   }
+}
+
+// Two threads that free in turn: nobody else can close the epochs of their default streams.
+TEST_F(PoolPendingTest, EveryThreadClosesTheEpochsOfItsOwnStream) {
+  constexpr int kFrees = 256;  // after as many, a thread closes its epoch
+  std::atomic<int> turn{0};
+  const auto work = [&](int me) {
+    std::vector<void*> blocks;
+    for (int i = 0; i < kFrees; ++i) {
+      blocks.push_back(pool_->allocate(4096, per_thread_stream()).value());
+      // So that it is in no cache when it is free.
+      EXPECT_TRUE(pool_->record_stream(blocks.back(), refs_[0]));
+    }
+    for (void* block : blocks) {
+      while (turn.load() != me) std::this_thread::yield();
+      EXPECT_TRUE(pool_->deallocate(block, per_thread_stream()));
+      turn.store(1 - me);
+    }
+  };
+  std::thread first(work, 0);
+  std::thread second(work, 1);
+  first.join();
+  second.join();
+  pool_->maintain();
+  EXPECT_EQ(pool_->stats().pending_bytes, 0U);
+}
+
+TEST_F(PoolPendingTest, SmallBlocksFitWhereNoChunkDoesAndThePoolCannotGrow) {
+  void* most = pool_->allocate(1024 * kMiB - 64 * 1024, refs_[0]).value();
+  const std::uint64_t left = pool_->stats().largest_free_block_bytes;
+  ASSERT_EQ(left, 64U * 1024);
+  EXPECT_EQ(pool_->would_fit(left, refs_[1]), Fit::now);
+  EXPECT_EQ(pool_->would_fit(left + 1, refs_[1]), Fit::no);
+  const std::uint64_t calls = pool_->stats().driver_calls;
+  void* block = pool_->allocate(left, refs_[1]).value();
+  EXPECT_EQ(pool_->stats().driver_calls, calls);
+  EXPECT_TRUE(pool_->deallocate(block, refs_[1]));
+  EXPECT_TRUE(pool_->deallocate(most, refs_[0]));
 }
 
 }  // namespace
