@@ -163,7 +163,10 @@ void Pool::Impl::shut_down() {
                            .block_bytes = counted_.live_requested_bytes,
                            .given = counted_.live_blocks});
     }
-    // Unmapping does not wait for running work; what was freed but is not done must be.
+    // Unmapping does not wait for running work, which so must be done: on what was freed, caches
+    // included, and on what leaked, whatever stream uses it.
+    drain_all();
+    if (leak.has_value()) streams_.open_all();
     streams_.synchronize();
   }
   if (leak.has_value()) report_misuse(*leak);

@@ -189,6 +189,12 @@ void StreamTable::retire_if_complete(StreamIndex stream) {
   free_indices_.push_back(stream);
 }
 
+void StreamTable::open_all() {
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    if (slots_[i]->state != nullptr) ticket(i);
+  }
+}
+
 bool StreamTable::has_unfinished() const noexcept {
   return std::any_of(slots_.begin(), slots_.end(),
                      [](const auto& slot) { return slot->size > 0 || slot->open_first_use != 0; });

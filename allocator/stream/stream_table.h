@@ -87,6 +87,8 @@ class StreamTable {
   void note_own_free(StreamIndex stream);
   /// Looks at the oldest events; returns how many epochs are newly complete.
   std::uint64_t poll();
+  /// Takes a ticket of every stream, so that what is waited for next is all that they were given.
+  void open_all();
   /// True while any stream has an epoch that is not known complete.
   bool has_unfinished() const noexcept;
   /// Waits for all that was freed so far, for the pool's end. Errors of the driver end the wait.

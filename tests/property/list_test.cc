@@ -1,5 +1,12 @@
 // Random lists of operations against the model: after each operation everything that can be seen
 // of the pool from outside is what it must be (tests/support/world.h says what that is).
+//
+// Among that is the stream property: a block freed on one stream with work pending is never given
+// to another before its completion, in any order of coalescing. It is judged twice, without the
+// pool's tickets: by the model, which knows what the program gave to which stream and what the
+// device has finished, and by the device, which refuses work that races. That these tests can fail
+// is itself a test: mutation_check.py takes the ticket check out (TicketSet::holder() gives
+// everything to anybody), and a dozen other rules, one at a time, and the tests must notice.
 #include <gtest/gtest.h>
 
 #include <ostream>
