@@ -49,7 +49,10 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
         tier = shape.tier;
         block = take_shared(shape, stream->index(), internal::Reach::before_end);
       }
-      if (!block.exists()) block = take_after_reclaim(shape, stream->index());
+      if (!block.exists()) {
+        block = take_after_reclaim(request, shape, stream->index());
+        if (block.is_run()) tier = Tier::run;
+      }
       if (block.exists()) {
         count_hit(tier);
         if (is_sampled) {
@@ -119,7 +122,8 @@ Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex str
   return {};
 }
 
-Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const Shape& shape, StreamIndex stream) {
+Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& request,
+                                                    const Shape& shape, StreamIndex stream) {
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
   // Cheapest first: the asking stream's own cache needs no completion to be known.
@@ -134,7 +138,16 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const Shape& shape, StreamIn
     const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
     if (block.exists()) return block;
   }
-  return take_shared(shape, stream, internal::Reach::everywhere);
+  const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  // A piece that is too short for a chunk serves a block that fills it, sooner than the driver.
+  if (block.exists() || !internal::fills_units(shape, request.bytes)) return block;
+  return take_as_run(request, stream);
+}
+
+Pool::Impl::BlockRef Pool::Impl::take_as_run(const AllocationRequest& request, StreamIndex stream) {
+  const auto units =
+      static_cast<std::uint32_t>(internal::divide_up(request.bytes, internal::kUnitBytes));
+  return tiers_.take_run(units, 1, stream, internal::Reach::everywhere);
 }
 
 void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream) {

@@ -1,4 +1,5 @@
 // Taking a block back, and telling what an address is when it is none of ours.
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -154,10 +155,15 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
         }
         record.has_extra_uses = true;
         auto& uses = extra_uses_[pointer];
-        for (const ExtraUse& known : uses) {
-          if (known.at_free && at_free && known.ticket.stream == index) return true;
+        // One entry a stream and kind: the later use covers the earlier.
+        const auto known = std::find_if(uses.begin(), uses.end(), [&](const ExtraUse& other) {
+          return other.at_free == at_free && other.ticket.stream == index;
+        });
+        if (known == uses.end()) {
+          uses.push_back(use);
+        } else {
+          *known = use;
         }
-        uses.push_back(use);
       }
     }
   }
@@ -237,6 +243,7 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
   if (internal::StreamState* former = streams_.disown(raw, id.value())) let_go(former);
   internal::StreamState* adopted = streams_.adopt(raw, id.value());
   if (adopted == nullptr) return nullptr;
+  if (raw == per_thread_stream()) thread_exits_.watch(id.value());
   tiers_.know_stream(adopted->index());
   while (small_caches_.size() <= adopted->index()) {
     small_caches_.push_back(

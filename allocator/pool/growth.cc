@@ -57,8 +57,7 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
   if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
     MutexLock lock(mu_);
-    const auto units = static_cast<std::uint32_t>(internal::divide_up(request.bytes, kUnitBytes));
-    const BlockRef block = tiers_.take_run(units, 1, stream->index(), internal::Reach::everywhere);
+    const BlockRef block = take_as_run(request, stream->index());
     if (block.exists()) {
       count_miss(request, outcome.reason);
       return hand_out(block, request, stream->index());
@@ -126,10 +125,7 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   // Room to begin at a boundary where the driver promises less than is asked for.
   const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
-  {
-    MutexLock lock(mu_);
-    if (held_bytes() + bytes > limit_bytes_) return Error::out_of_memory;
-  }
+  if (!make_room(bytes)) return Error::out_of_memory;
   const auto allocation = driver_.allocate(bytes);
   if (!allocation.ok()) return allocation.error();
   MutexLock lock(mu_);
@@ -144,6 +140,23 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   note_held();
   emit({.kind = SlowPathEventKind::fallback, .bytes = bytes, .fallback_reason = reason});
   return reinterpret_cast<void*>(address);
+}
+
+bool Pool::Impl::make_room(std::uint64_t bytes) {
+  std::vector<internal::RunId> leaving;
+  {
+    MutexLock lock(mu_);
+    if (held_bytes() + bytes <= limit_bytes_) return true;
+    if (bytes > limit_bytes_) return false;
+    // The arena's empty pages are of no use to a block that cannot be in it.
+    drain_all();
+    complete_work();
+    leaving = detach_empty(limit_bytes_ - bytes);
+  }
+  const std::uint64_t released = give_back(leaving);
+  MutexLock lock(mu_);
+  if (released > 0) count_trim(released, TrimReason::out_of_memory);
+  return held_bytes() + bytes <= limit_bytes_;
 }
 
 std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32_t align_units,

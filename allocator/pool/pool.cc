@@ -74,7 +74,8 @@ Pool::Impl::Impl(Backend& backend, PoolOptions options)
       driver_(backend, clock_, options_.observer),
       streams_(backend),
       tiers_(streams_, options_.watched_sizes),
-      large_cache_(tiers_.runs()) {}
+      large_cache_(tiers_.runs()),
+      thread_exits_([this](std::uint64_t stream_id) { end_thread_stream(stream_id); }) {}
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
   const auto memory = driver_.backend().memory_info();
@@ -83,6 +84,11 @@ Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capaci
   }
   if (const auto* bytes = std::get_if<std::uint64_t>(&capacity)) {
     if (*bytes < kPageBytes) return invalid("capacity: at least one page, 2MiB");
+    const std::uint64_t total = memory.value().total_bytes;
+    if (*bytes > total) {
+      return invalid("capacity: " + format_size(*bytes) + " is more than the device has, " +
+                     format_size(total));
+    }
     return *bytes;
   }
   const double fraction = std::get<double>(capacity);
@@ -151,6 +157,7 @@ Result<void, Status> Pool::Impl::start() {
 // The end.
 
 Pool::Impl::~Impl() {
+  thread_exits_.close();
   if (is_started_) shut_down();
 }
 

@@ -20,6 +20,7 @@
 #include "arena/arena.h"
 #include "backend/driver.h"
 #include "base/mutex.h"
+#include "base/thread_exits.h"
 #include "cache/large_cache.h"
 #include "cache/small_cache.h"
 #include "gpupool/pool.h"
@@ -88,7 +89,8 @@ class Pool::Impl {
   BlockRef take_cached(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
       GPUPOOL_REQUIRES(mu_);
-  BlockRef take_after_reclaim(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
+                              StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
   void count_live(internal::BlockRecord& record, const AllocationRequest& request,
@@ -108,12 +110,16 @@ class Pool::Impl {
   };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                 internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  /// A small block as a run of its own, where no chunk is to be had.
+  BlockRef take_as_run(const AllocationRequest& request, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                      internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
                                    internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
+  /// Gives empty pages back to make room for `bytes` under the limit; false where there is none.
+  bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
                                   FallbackReason reason) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
@@ -150,6 +156,8 @@ class Pool::Impl {
   internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
 
   // upkeep.cc
+  /// Ends the default stream of a thread that is about to end.
+  void end_thread_stream(std::uint64_t id) GPUPOOL_EXCLUDES(mu_);
   /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe.
   void let_go(internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_small(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
@@ -162,6 +170,7 @@ class Pool::Impl {
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes) GPUPOOL_REQUIRES(mu_);
+  void count_trim(std::uint64_t released, TrimReason reason) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void shut_down();
@@ -218,6 +227,8 @@ class Pool::Impl {
   std::uint64_t next_aging_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
   std::uint32_t tick_ GPUPOOL_GUARDED_BY(mu_) = 0;
   bool is_started_ = false;
+  // Last, so that it is closed before anything that it calls into goes.
+  internal::ThreadExits thread_exits_;
 };
 
 }  // namespace gpupool

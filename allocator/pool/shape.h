@@ -45,6 +45,14 @@ constexpr Shape shape_of(std::uint64_t bytes, std::uint64_t alignment) {
   return shape;
 }
 
+/// Whether `bytes`, in a tier below runs, would waste no more of a run of its own than size classes
+/// waste of a slot: an eighth.
+constexpr bool fills_units(const Shape& shape, std::uint64_t bytes) {
+  if (shape.tier == Tier::run) return false;
+  const std::uint64_t run_bytes = divide_up(bytes, kUnitBytes) * kUnitBytes;
+  return run_bytes - bytes <= run_bytes / 8;
+}
+
 }  // namespace gpupool::internal
 
 #endif  // GPUPOOL_POOL_SHAPE_H_

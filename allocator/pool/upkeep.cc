@@ -43,6 +43,12 @@ bool Pool::Impl::release_stream(StreamRef stream) {
   return !misuse.has_value();
 }
 
+void Pool::Impl::end_thread_stream(std::uint64_t id) {
+  MutexLock lock(mu_);
+  // Its own thread is here for the last time, and nobody else could close its epoch.
+  if (internal::StreamState* stream = streams_.find(id)) let_go(stream);
+}
+
 void Pool::Impl::let_go(internal::StreamState* stream) {
   const StreamIndex index = stream->index();
   drain_stream(index);
@@ -236,10 +242,14 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
   released += give_back(leaving);
   released += retry_stuck();
   MutexLock lock(mu_);
+  count_trim(released, reason);
+  return released;
+}
+
+void Pool::Impl::count_trim(std::uint64_t released, TrimReason reason) {
   ++counted_.trims_by_reason[static_cast<std::size_t>(reason)];
   counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += released;
   emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
-  return released;
 }
 
 std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
@@ -273,7 +283,7 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
   // as the driver takes it.
   std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
   for (const auto& [mapping, run] : empty) {
-    if (held <= target_held_bytes || held - target_held_bytes < mapping.bytes) continue;
+    if (held <= target_held_bytes) break;
     if (arena < options_.reserve_bytes + mapping.bytes) continue;
     const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
     leaving.push_back(

@@ -29,7 +29,8 @@ HttpRequest read_request(const mg_connection* connection) {
   HttpRequest request;
   const mg_request_info* const info = mg_get_request_info(connection);
   if (info->request_method != nullptr) request.method = info->request_method;
-  if (info->local_uri != nullptr) request.path = info->local_uri;
+  // As it was sent: a path that has to be cleaned first is none of ours.
+  if (info->local_uri_raw != nullptr) request.path = info->local_uri_raw;
   if (const char* host = mg_get_header(connection, "Host")) request.host = host;
   return request;
 }
@@ -166,7 +167,7 @@ int HttpServer::Impl::on_own_error(mg_connection* connection, int status, const 
 
 bool HttpServer::Impl::start(const std::string& endpoint) {
   const std::string workers = std::to_string(kWorkers);
-  std::array<const char*, 13> options = {"listening_ports",
+  std::array<const char*, 15> options = {"listening_ports",
                                          endpoint.c_str(),  //
                                          "num_threads",
                                          workers.c_str(),  //
@@ -174,6 +175,8 @@ bool HttpServer::Impl::start(const std::string& endpoint) {
                                          "500",  //
                                          "connection_queue",
                                          "1024",  //
+                                         "decode_url",
+                                         "no",  // exact paths only: no other spelling of one
                                          "enable_keep_alive",
                                          "no",  //
                                          "tcp_nodelay",

@@ -93,7 +93,9 @@ TEST_F(ExporterTest, EveryEndpointAnswersGetAndHead) {
     EXPECT_EQ(head.status, 200) << path;
     EXPECT_EQ(head.body, "") << path;
   }
-  EXPECT_EQ(fetch(port(), "/metricsx").status, 404);
+  for (const char* path : {"/metricsx", "/metrics%00", "/%6detrics", "/metrics/../metrics"}) {
+    EXPECT_EQ(fetch(port(), path).status, 404) << path;
+  }
   EXPECT_EQ(fetch(port(), "/metrics", "POST").status, 405);
 }
 

@@ -438,6 +438,8 @@ class Demo(Case):
         self.expect_refused(run("demo", "--trace", bad), f"{bad}:1: ")
         self.expect_refused(run("demo", "--trace", self.folder / "missing"), "No such file")
         self.expect_refused(run("demo", "--trace", csv), "no recorded times")
+        silent = self.write("silent.yaml", "exporter: {enabled: false}\n")
+        self.expect_refused(run("demo", "--config", silent, "--port", "0"), "exporter.enabled")
         self.expect_refused(run("demo", "--config", config), f"{config}:3: ", "capacty")
         self.expect_refused(run("demo", "--config", self.folder / "missing.yaml"), "missing.yaml")
         for arguments in (["--for", "-1"], ["--port", "65536"], ["--speed", "0"]):

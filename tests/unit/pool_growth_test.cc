@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
@@ -157,6 +158,33 @@ TEST_F(PoolGrowthTest, FreedFallbacksWithUnfinishedWorkMakeNoRoom) {
   device_.complete(a_);
   block = pool_->allocate(contiguous, ref_a_).value();
   EXPECT_TRUE(pool_->deallocate(block, ref_a_));
+}
+
+TEST_F(PoolGrowthTest, WhatIsCalledTheLargestFreeBlockIsServedWithoutTheDriver) {
+  // Pieces of 64 KiB are all that is free: too short for a chunk, long enough for what fills them.
+  std::vector<void*> blocks;
+  for (;;) {
+    const auto block = pool_->allocate(192 << 10, ref_a_);
+    blocks.push_back(block.value());
+    if (pool_->stats().largest_free_block_bytes < 128 << 10) break;
+  }
+  const std::uint64_t largest = pool_->stats().largest_free_block_bytes;
+  ASSERT_GT(largest, 0U);
+  EXPECT_EQ(pool_->would_fit(largest), Fit::now);
+  const StatsV1 before = pool_->stats();
+  blocks.push_back(pool_->allocate(largest, ref_b_).value());
+  const StatsV1 after = pool_->stats();
+  EXPECT_EQ(after.driver_calls, before.driver_calls);
+  EXPECT_EQ(after.hits, before.hits + 1);
+  for (void* block : blocks) ASSERT_TRUE(pool_->deallocate(block, ref_a_));
+}
+
+TEST_F(PoolGrowthTest, ACapacityBeyondTheDeviceIsRefused) {
+  PoolOptions options;
+  options.capacity = std::uint64_t{1} << 40;
+  const auto pool = Pool::create(device_, options);
+  ASSERT_FALSE(pool.ok());
+  EXPECT_EQ(pool.error().message, "capacity: 1TiB is more than the device has, 140GiB");
 }
 
 }  // namespace

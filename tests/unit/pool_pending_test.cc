@@ -169,5 +169,49 @@ TEST_F(PoolPendingTest, ALongStretchOfPiecesIsWalkedOnce) {
   EXPECT_TRUE(pool_->deallocate(across, own));
 }
 
+TEST_F(PoolPendingTest, ThreadThatEndsLeavesNothingPending) {
+  for (int round = 0; round < 8; ++round) {
+    std::thread([this] {
+      void* block = pool_->allocate(kBlock, per_thread_stream()).value();
+      ASSERT_TRUE(pool_->deallocate(block, per_thread_stream()));
+    }).join();
+  }
+  pool_->maintain();
+  EXPECT_EQ(pool_->stats().pending_bytes, 0U);
+  EXPECT_EQ(pool_->stats().streams, kStreams) << "streams of threads that have ended";
+}
+
+TEST_F(PoolPendingTest, ThreadMayOutliveThePoolItUsed) {
+  std::atomic<bool> was_used{false};
+  std::atomic<bool> may_end{false};
+  std::thread thread([&] {
+    SimulatedBackend device;
+    {
+      const auto pool = Pool::create(device, {}).value();
+      ASSERT_TRUE(
+          pool->deallocate(pool->allocate(kMiB, per_thread_stream()).value(), per_thread_stream()));
+    }
+    was_used = true;
+    while (!may_end) std::this_thread::yield();
+  });
+  while (!was_used) std::this_thread::yield();
+  may_end = true;
+  thread.join();
+}
+
+TEST_F(PoolPendingTest, EmptyPagesMakeRoomForAContiguousBlock) {
+  void* block = pool_->allocate(1000 * kMiB, refs_[0]).value();
+  ASSERT_TRUE(pool_->deallocate(block, refs_[0]));
+  AllocationRequest request;
+  request.bytes = 800 * kMiB;
+  request.allocation_class = AllocationClass::contiguous;
+  const auto contiguous = pool_->allocate(request, refs_[0]);
+  ASSERT_TRUE(contiguous.ok()) << pool_->last_failure().text();
+  const StatsV1 stats = pool_->stats();
+  EXPECT_GT(stats.trims_by_reason[static_cast<std::size_t>(TrimReason::out_of_memory)], 0U);
+  EXPECT_LE(stats.held_bytes, 1024 * kMiB);
+  ASSERT_TRUE(pool_->deallocate(contiguous.value(), refs_[0]));
+}
+
 }  // namespace
 }  // namespace gpupool

@@ -86,6 +86,11 @@ Result<std::unique_ptr<Service>, Status> start_service(const Command& command, C
   if (!device.ok()) return device.error();
   service->device = std::move(device).value();
 
+  if (command.has_port && !config.exporter.enabled) {
+    return Status{Error::invalid_argument,
+                  "--port " + std::to_string(command.port) +
+                      ": the configuration says that nothing is served (exporter.enabled: false)"};
+  }
   config.pool.misuse_handler = log_misuse;
   auto pool = Pool::create(*service->device.backend, std::move(config.pool));
   if (!pool.ok()) return pool.error();

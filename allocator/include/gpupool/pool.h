@@ -171,6 +171,7 @@ class Pool {
   // Questions.
   /// The requested size of a live block; nothing for any other address.
   Result<std::size_t> find_size(const void* pointer) const;
+  /// Cached memory counts as occupied, as in StatsV1; a request may find it all the same.
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
   /// A consistent snapshot; makes no driver call, holds a lock for a copy.

@@ -8,6 +8,8 @@
 //                is asked at each call. Announce the stream's end all the same (adopt_stream, then
 //                release_stream): what it freed last stays pending for ever otherwise.
 //
+// A thread's own default stream is released when the thread ends.
+//
 // A handle of nullptr is the legacy default stream, or the calling thread's own default stream
 // where the including file is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
 //
