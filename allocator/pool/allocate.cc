@@ -134,7 +134,10 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const Shape& shape, StreamIn
     const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
     if (block.exists()) return block;
   }
-  return take_shared(shape, stream, internal::Reach::everywhere);
+  const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  if (block.exists() || shape.tier == Tier::run || can_grow(shape, stream)) return block;
+  // Where there is no memory for a chunk, what is too short for one does for a block by itself.
+  return tiers_.take_run(shape.units_alone(), 1, stream, internal::Reach::everywhere);
 }
 
 void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream) {
