@@ -139,15 +139,15 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
     if (block.exists()) return block;
   }
   const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
-  // A piece that is too short for a chunk serves a block that fills it, sooner than the driver.
-  if (block.exists() || !internal::fills_units(shape, request.bytes)) return block;
-  return take_as_run(request, stream);
+  if (block.exists() || shape.tier == Tier::run) return block;
+  // A piece that is too short for a chunk serves a block that fills it, sooner than the driver;
+  // where the pool cannot grow, any block.
+  if (!internal::fills_units(shape, request.bytes) && can_grow(shape, stream)) return block;
+  return take_as_run(shape, stream);
 }
 
-Pool::Impl::BlockRef Pool::Impl::take_as_run(const AllocationRequest& request, StreamIndex stream) {
-  const auto units =
-      static_cast<std::uint32_t>(internal::divide_up(request.bytes, internal::kUnitBytes));
-  return tiers_.take_run(units, 1, stream, internal::Reach::everywhere);
+Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape, StreamIndex stream) {
+  return tiers_.take_run(shape.units_alone(), 1, stream, internal::Reach::everywhere);
 }
 
 void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream) {

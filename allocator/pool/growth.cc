@@ -57,7 +57,7 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
   if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
     MutexLock lock(mu_);
-    const BlockRef block = take_as_run(request, stream->index());
+    const BlockRef block = take_as_run(shape, stream->index());
     if (block.exists()) {
       count_miss(request, outcome.reason);
       return hand_out(block, request, stream->index());
@@ -189,6 +189,11 @@ std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32
       internal::divide_up(units - std::min<std::uint64_t>(before, units - 1), kUnitsPerPage);
   if (end + pages <= arena_->page_capacity()) consider({end, pages});
   return best;
+}
+
+bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
+  const auto plan = plan_growth(shape.units_needed(), shape.align_units, stream, true);
+  return plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force();
 }
 
 PageSpan Pool::Impl::with_growth_step(PageSpan pages) const {

@@ -126,6 +126,8 @@ class Pool::Impl {
   std::optional<internal::PageSpan> plan_growth(std::uint32_t units, std::uint32_t align_units,
                                                 StreamIndex stream, bool may_extend) const
       GPUPOOL_REQUIRES(mu_);
+  /// Whether the pool could grow for a request, as far as is known without the driver.
+  bool can_grow(const Shape& shape, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
   internal::PageSpan with_growth_step(internal::PageSpan pages) const GPUPOOL_REQUIRES(mu_);
   Result<std::vector<internal::Mapping>> back_pages(internal::PageSpan pages) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);

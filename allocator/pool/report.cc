@@ -139,13 +139,10 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
                         : shape.tier == Tier::buddy
                             ? tiers_.has_buddy(shape.units, index)
                             : runs.can_take(shape.units, 1, index, internal::Reach::everywhere);
-  const std::uint64_t units = internal::divide_up(bytes, kUnitBytes);
+  const std::uint64_t units = shape.units_alone();
   const bool fits_as_run = runs.can_take(units, 1, index, internal::Reach::everywhere);
   if (fits_now || (fits_as_run && internal::fills_units(shape, bytes))) return Fit::now;
-  const auto plan = plan_growth(shape.units_needed(), 1, index, true);
-  if (plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force()) {
-    return Fit::by_growth;
-  }
+  if (can_grow(shape, index)) return Fit::by_growth;
   // What is too short for a chunk does for a small block by itself, where the pool cannot grow.
   if (fits_as_run) return Fit::now;
   return runs.largest_free_units() >= units ? Fit::after_pending : Fit::no;

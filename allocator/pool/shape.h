@@ -22,6 +22,10 @@ struct Shape {
   std::uint32_t align_units = 1;  // runs
   std::uint64_t block_bytes = 0;
 
+  /// Units of a run that serves it alone.
+  std::uint32_t units_alone() const noexcept {
+    return static_cast<std::uint32_t>(divide_up(block_bytes, kUnitBytes));
+  }
   /// Units in a row that the arena must have for it.
   std::uint32_t units_needed() const noexcept { return tier == Tier::run ? units : kUnitsPerChunk; }
 };

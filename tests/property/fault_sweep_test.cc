@@ -15,7 +15,7 @@ struct Kind {
   const char* name;
   Backing backing;
   Error error;
-  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
 
 class FaultSweepTest : public testing::TestWithParam<Kind> {};

@@ -20,7 +20,7 @@ struct Kind {
   const char* name;
   GeneratorOptions options;
   std::uint64_t lists;
-  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
 
 class ListTest : public testing::TestWithParam<Kind> {};

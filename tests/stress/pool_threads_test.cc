@@ -174,6 +174,7 @@ TEST_P(BackingThreadsTest, OwnAndOthersStreams) {
   std::atomic<bool> is_over{false};
   std::thread watcher([&] { watch(is_over); });
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { run_program(i, end); });
   for (std::thread& thread : threads) thread.join();
   is_over = true;
@@ -217,6 +218,7 @@ TEST_F(PoolThreadsTest, EachThreadsOwnDefaultStream) {
   std::uint64_t seed = 0;
   while (std::chrono::steady_clock::now() < end) {
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) threads.emplace_back(program, ++seed, 50);
     for (std::thread& thread : threads) thread.join();
   }
@@ -256,6 +258,7 @@ TEST_F(PoolThreadsTest, StreamsComeAndGo) {
   make_pool(64 * kMiB);
   const auto end = std::chrono::steady_clock::now() + duration();
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (std::uint64_t i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       std::mt19937_64 random(i + 1);

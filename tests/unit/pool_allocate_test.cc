@@ -295,7 +295,9 @@ TEST_F(PoolAllocateTest, TagsFollowTheScopeOrTheRequest) {
   StatsV1 stats = pool_->stats();
   EXPECT_EQ(stats.tag_live_bytes[weights.index()], 1000u);
   EXPECT_EQ(stats.tag_live_bytes[optimizer.index()], 200u);
-  EXPECT_EQ(std::accumulate(stats.tag_live_bytes.begin(), stats.tag_live_bytes.end(), 0u), 1200u);
+  EXPECT_EQ(
+      std::accumulate(stats.tag_live_bytes.begin(), stats.tag_live_bytes.end(), std::uint64_t{0}),
+      1200u);
   EXPECT_EQ(stats.live_requested_bytes, 1264u);
   for (void* block : blocks) free(block);
   stats = pool_->stats();

@@ -104,8 +104,8 @@ TEST_F(PoolMissTest, FragmentedIsEnoughInPieces) {
 
 TEST_F(PoolMissTest, FragmentedMemoryIsGrownAround) {
   make_pool_of(32 * kMiB);
-  std::vector<void*> blocks;
-  for (int i = 0; i < 16; ++i) blocks.push_back(allocate(kMiB));
+  std::vector<void*> blocks(16);
+  for (void*& block : blocks) block = allocate(kMiB);
   for (std::size_t i = 0; i < blocks.size(); i += 2) free(blocks[i]);
   settle();
   free(allocate(2 * kMiB));
@@ -204,8 +204,13 @@ TEST_F(PoolMissTest, ASmallRequestIsServedByWhatIsTooShortForAChunk) {
   make_pool_of(2 * kMiB);
   // 16 chunks' worth of units, of which 60 KiB are left.
   void* large = allocate(2 * kMiB - 60 * kKiB);
+  const StatsV1 before = pool_->stats();
+  EXPECT_EQ(pool_->would_fit(10 * kKiB, a_), Fit::now);
   void* small = allocate(10 * kKiB);
   void* other = allocate(40 * kKiB);
+  EXPECT_EQ(pool_->stats().hits, before.hits + 2);  // nothing was asked of the driver
+  EXPECT_EQ(pool_->stats().driver_calls, before.driver_calls);
+  EXPECT_EQ(pool_->would_fit(20 * kKiB, a_), Fit::no);
   EXPECT_FALSE(pool_->allocate(20 * kKiB, a_).ok());
   for (void* block : {large, small, other}) free(block);
 }

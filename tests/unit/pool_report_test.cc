@@ -20,8 +20,8 @@ class EventList final : public SlowPathObserver {
     for (std::size_t i = events.size(); i-- > 0;) {
       if (events[i].kind == kind) return events[i];
     }
-    static const SlowPathEvent kNone;
-    return kNone;
+    static const SlowPathEvent none;
+    return none;
   }
   std::vector<SlowPathEvent> events;
 };

@@ -54,8 +54,8 @@ TEST_F(PoolUpkeepTest, AReserveThatTheDeviceDoesNotHaveIsAnError) {
 }
 
 TEST_F(PoolUpkeepTest, TrimGoesAsLowAsItIsToldAndNoMappingFurther) {
-  std::vector<void*> blocks;
-  for (int i = 0; i < 20; ++i) blocks.push_back(allocate(4 * kMiB));
+  std::vector<void*> blocks(20);
+  for (void*& block : blocks) block = allocate(4 * kMiB);
   for (void* block : blocks) free(block);
   const std::uint64_t released = pool_->trim(41 * kMiB);
   EXPECT_EQ(device_.held_bytes(), 40 * kMiB);
@@ -122,10 +122,10 @@ TEST_F(PoolUpkeepTest, CachesAreBounded) {
   options.cache_small_bytes = 100 * kKiB;
   options.cache_large_bytes = 3 * kMiB;
   make_pool(options);
-  std::vector<void*> small;
-  std::vector<void*> large;
-  for (int i = 0; i < 100; ++i) small.push_back(allocate(4 * kKiB));
-  for (int i = 0; i < 10; ++i) large.push_back(allocate(kMiB));
+  std::vector<void*> small(100);
+  std::vector<void*> large(10);
+  for (void*& block : small) block = allocate(4 * kKiB);
+  for (void*& block : large) block = allocate(kMiB);
   for (void* block : small) free(block);
   EXPECT_EQ(pool_->stats().cached_bytes, 100 * kKiB);
   for (void* block : large) free(block);
@@ -334,7 +334,7 @@ TEST_F(PoolUpkeepTest, ReplayedRequestsNeedNoDriverTheSecondTime) {
 TEST_F(PoolUpkeepTest, GrowingRequestsDoNotPileUp) {
   // Each is a little larger than all before it, which no exact-size cache can serve.
   for (std::uint64_t i = 0; i < 2000; ++i) free(allocate(64 * kMiB + i * 4096));
-  EXPECT_LE(device_.held_bytes(), 2 * (64 * kMiB + 2000 * 4096));
+  EXPECT_LE(device_.held_bytes(), 2 * (64 * kMiB + 8000 * kKiB));
 }
 
 TEST_F(PoolUpkeepTest, PairsOfGrowingRequestsUseWhatWasFreed) {
@@ -344,7 +344,7 @@ TEST_F(PoolUpkeepTest, PairsOfGrowingRequestsUseWhatWasFreed) {
     free(first);
     free(second);
   }
-  EXPECT_LE(device_.held_bytes(), 24 * 34 * kMiB + 2 * kMiB);
+  EXPECT_LE(device_.held_bytes(), kMiB * 24 * 34 + 2 * kMiB);
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ TEST_F(RunIndexTest, AgreesWithASetOverManyChanges) {
       const RunId id = spare.back();
       spare.pop_back();
       // Starts differ, as those of runs do.
-      insert(id, id * 1000 + random() % 1000, 1 + static_cast<std::uint32_t>(random() % 20));
+      insert(id, std::uint64_t{id} * 1000 + random() % 1000,
+             1 + static_cast<std::uint32_t>(random() % 20));
       expected.insert({{runs_[id].units, runs_[id].start}, id});
       used.push_back(id);
     } else {
