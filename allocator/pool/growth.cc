@@ -24,7 +24,15 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
                                           internal::StreamState* stream) {
   const std::uint64_t wait_start = driver_.now_ns();
   MutexLock growth(growth_mu_);
-  const Result<void*> result = allocate_with_driver(request, shape, stream);
+  Result<void*> result = allocate_with_driver(request, shape, stream);
+  if (!result.ok()) {
+    // Freed fallbacks are held until their work is known complete, and nobody may have looked.
+    {
+      MutexLock lock(mu_);
+      complete_work();
+    }
+    if (free_complete_fallbacks() > 0) result = allocate_with_driver(request, shape, stream);
+  }
   {
     MutexLock lock(mu_);
     counted_.driver_wait_ns += driver_.now_ns() - wait_start;

@@ -158,7 +158,8 @@ class Pool::Impl {
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
   /// Closes epochs and looks what is complete; returns how many epochs newly are.
   std::uint64_t complete_work() GPUPOOL_REQUIRES(mu_);
-  std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_);
+  /// Gives freed fallbacks whose work is known complete back to the driver; returns their bytes.
+  std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)

@@ -166,14 +166,13 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   if (!has_driver_work) return report;
   report.more_to_do = is_over();
   if (report.more_to_do) return report;
-  report.released_bytes = free_complete_fallbacks();
   MutexLock growth(growth_mu_);
+  report.released_bytes = free_complete_fallbacks();
   report.released_bytes += retry_stuck();
   return report;
 }
 
 std::uint64_t Pool::Impl::free_complete_fallbacks() {
-  MutexLock growth(growth_mu_);
   std::uint64_t released = 0;
   for (;;) {
     internal::Fallback fallback;
@@ -226,8 +225,8 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
     complete_work();
   }
   // After completed work was looked for, so that one call gives back all that can be.
-  std::uint64_t released = free_complete_fallbacks();
   MutexLock growth(growth_mu_);
+  std::uint64_t released = free_complete_fallbacks();
   std::vector<RunId> leaving;
   {
     MutexLock lock(mu_);

@@ -200,8 +200,13 @@ std::uint64_t RunTable::largest_ready_units() const {
 std::uint64_t RunTable::largest_free_units() const {
   std::uint64_t units = largest_ready_units();
   for (RunId id = pending_; id != 0; id = runs_[id].next) {
+    // Each stretch is walked once, from its first pending run. Before that there is nothing, or
+    // one ready run, since ready neighbours have joined.
     std::uint64_t start = runs_[id].start;
-    while (const RunId before = free_before(start)) start = runs_[before].start;
+    if (const RunId before = free_before(start)) {
+      if (runs_[before].holder != kAnybody || free_before(runs_[before].start) != 0) continue;
+      start = runs_[before].start;
+    }
     std::uint64_t end = runs_[id].end();
     while (const RunId after = free_at(end)) end = runs_[after].end();
     units = std::max(units, end - start);
@@ -242,7 +247,14 @@ std::uint64_t RunTable::find_across(std::uint64_t units, std::uint32_t align_uni
   std::uint64_t best_units = 0;
   for (RunId id = pending_; id != 0; id = runs_[id].next) {
     if (runs_[id].holder != stream) continue;
-    const std::uint64_t start = runs_[id].start - usable_units_before(runs_[id].start, 1, stream);
+    // Each stretch is walked once, from the first of the stream's own runs. Before that there is
+    // nothing, or one ready run.
+    std::uint64_t start = runs_[id].start;
+    if (const RunId before = free_before(start); before != 0 && is_usable(before, stream)) {
+      start = runs_[before].start;
+      const RunId earlier = free_before(start);
+      if (earlier != 0 && is_usable(earlier, stream)) continue;
+    }
     const std::uint64_t end = start + usable_units_after(start, stream);
     if (end == end_ && reach == Reach::before_end) continue;
     const std::uint64_t at = round_up(start, align_units);

@@ -48,8 +48,17 @@ void Allocate::apply(World& world) const {
   if (after.hits > before.hits && after.driver_calls != before.driver_calls) {
     world.fail("a hit made a driver call");
   }
-  if (fit == Fit::now && at->is_adopted && !by_handle && after.hits == before.hits) {
-    world.fail("would_fit said 'now', and it was no hit");
+  // Where others took memory, growth is tried before the device refuses it; what the pool knows of
+  // the device may be old.
+  const bool is_answered =
+      is_plain && at->is_adopted && !by_handle && !world.has_faults && world.taken_by_others == 0;
+  if (is_answered && fit == Fit::now &&
+      (!result.ok() || after.driver_calls != before.driver_calls)) {
+    world.fail("would_fit said 'now', and it was not without the driver");
+  }
+  if (is_answered && fit == Fit::no && result.ok() && before.cached_bytes == 0 &&
+      before.pending_bytes == 0 && before.limit_in_force_bytes == before.limit_bytes) {
+    world.fail("would_fit said 'no', and it was served");
   }
   if (!result.ok()) {
     world.model.count_failure();

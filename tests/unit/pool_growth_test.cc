@@ -126,5 +126,38 @@ TEST_F(PoolGrowthTest, InvariantsHoldWhileARequestWaitsForTheDriver) {
   EXPECT_TRUE(pool->deallocate(block, stream));
 }
 
+TEST_F(PoolGrowthTest, FreedFallbacksMakeRoomWithoutMaintenance) {
+  make_pool(64 * kMiB);
+  AllocationRequest contiguous;
+  contiguous.bytes = 40 * kMiB;
+  contiguous.allocation_class = AllocationClass::contiguous;
+  for (int i = 0; i < 3; ++i) {
+    const auto block = pool_->allocate(contiguous, ref_a_);
+    ASSERT_TRUE(block.ok()) << i << ": " << pool_->last_failure().text();
+    ASSERT_TRUE(pool_->deallocate(block.value(), ref_a_));
+  }
+  const auto block = pool_->allocate(40 * kMiB, ref_a_);
+  ASSERT_TRUE(block.ok()) << pool_->last_failure().text();
+  ASSERT_TRUE(pool_->deallocate(block.value(), ref_a_));
+}
+
+TEST_F(PoolGrowthTest, FreedFallbacksWithUnfinishedWorkMakeNoRoom) {
+  make_pool(64 * kMiB);
+  AllocationRequest contiguous;
+  contiguous.bytes = 40 * kMiB;
+  contiguous.allocation_class = AllocationClass::contiguous;
+  void* block = pool_->allocate(contiguous, ref_a_).value();
+  SimulatedWork work;
+  work.address = reinterpret_cast<DeviceAddress>(block);
+  work.bytes = contiguous.bytes;
+  work.until_completed = true;
+  ASSERT_TRUE(device_.launch(a_, work).ok());
+  ASSERT_TRUE(pool_->deallocate(block, ref_a_));
+  EXPECT_FALSE(pool_->allocate(contiguous, ref_a_).ok());
+  device_.complete(a_);
+  block = pool_->allocate(contiguous, ref_a_).value();
+  EXPECT_TRUE(pool_->deallocate(block, ref_a_));
+}
+
 }  // namespace
 }  // namespace gpupool

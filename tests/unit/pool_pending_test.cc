@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -138,6 +139,34 @@ TEST_F(PoolPendingTest, SmallBlocksFitWhereNoChunkDoesAndThePoolCannotGrow) {
   EXPECT_EQ(pool_->stats().driver_calls, calls);
   EXPECT_TRUE(pool_->deallocate(block, refs_[1]));
   EXPECT_TRUE(pool_->deallocate(most, refs_[0]));
+}
+
+// A stretch of many pieces, every other one with unfinished work: looked at piece by piece from
+// each of them, it took half a minute, with the pool's lock held.
+TEST_F(PoolPendingTest, ALongStretchOfPiecesIsWalkedOnce) {
+  constexpr std::uint64_t kPiece = 132 * 1024;  // the smallest run
+  PoolOptions options;
+  options.cache_large_bytes = 0;
+  pool_ = Pool::create(device_, options).value();
+  const StreamRef own = pool_->adopt_stream(raw_[0]).value();
+  const StreamRef other = pool_->adopt_stream(raw_[1]).value();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 40'000; ++i) blocks.push_back(pool_->allocate(kPiece, own).value());
+  for (std::size_t i = 0; i < blocks.size(); i += 2) pool_->deallocate(blocks[i], other);
+  pool_->drain_caches();
+  SimulatedWork work;
+  work.until_completed = true;
+  ASSERT_TRUE(device_.launch(raw_[0], work).ok());
+  for (std::size_t i = 1; i < blocks.size(); i += 2) pool_->deallocate(blocks[i], own);
+  pool_->drain_caches();
+  ASSERT_GT(pool_->stats().pending_bytes, kPiece * 19'000);
+
+  const auto start = std::chrono::steady_clock::now();
+  void* across = pool_->allocate(2 * kPiece, own).value();
+  EXPECT_FALSE(pool_->allocate(std::size_t{139} << 30, other).ok());
+  EXPECT_EQ(pool_->last_failure().reason, MissReason::fragmented);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_TRUE(pool_->deallocate(across, own));
 }
 
 }  // namespace
