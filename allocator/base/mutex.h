@@ -46,7 +46,8 @@ class GPUPOOL_THREAD_ANNOTATION(scoped_lockable) MutexUnlock {
       : mutex_(mutex) {
     mutex_.unlock();
   }
-  ~MutexUnlock() GPUPOOL_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
+  // "Release" is the end of the scope's effect, to the analysis; here that takes the mutex again.
+  ~MutexUnlock() GPUPOOL_THREAD_ANNOTATION(release_capability()) { mutex_.lock(); }
   MutexUnlock(const MutexUnlock&) = delete;
   MutexUnlock& operator=(const MutexUnlock&) = delete;
 

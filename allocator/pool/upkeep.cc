@@ -10,7 +10,6 @@ namespace gpupool {
 using internal::kPageBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
-using internal::MutexUnlock;
 using internal::RunId;
 using internal::SmallCache;
 
