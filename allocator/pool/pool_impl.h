@@ -111,7 +111,7 @@ class Pool::Impl {
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                 internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
   /// A small block as a run of its own, where no chunk is to be had.
-  BlockRef take_as_run(const AllocationRequest& request, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_as_run(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                      internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
