@@ -169,7 +169,9 @@ TEST(SimulatedTimeTest, RealTimeReallyPasses) {
   const std::uint64_t launched_ns = now(device);
   ASSERT_TRUE(device.launch(stream, {.duration_ns = 3'000'000}));
   ASSERT_TRUE(device.record_event(event, stream));
-  EXPECT_FALSE(device.query_event(event).value());
+  const bool was_complete = device.query_event(event).value();
+  // On a busy machine the thread may have slept longer than the work takes; only then may it be.
+  if (now(device) - launched_ns < 3'000'000u) EXPECT_FALSE(was_complete);
   ASSERT_TRUE(device.synchronize_event(event));
   EXPECT_GE(now(device) - launched_ns, 3'000'000u);
   EXPECT_TRUE(device.query_event(event).value());
