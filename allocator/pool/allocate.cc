@@ -202,7 +202,7 @@ Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Erro
   report.limit_bytes = limit_bytes_;
   report.held_bytes = held_bytes();
   report.live_requested_bytes = counted_.live_requested_bytes;
-  report.waste_bytes = waste_bytes_ + tiers_.slab_tail_bytes();
+  report.waste_bytes = waste_bytes_ + tiers_.slab_tail_bytes() + arena_->overhead_bytes();
   report.cached_bytes = cached_bytes_;
   report.pending_bytes = pending_bytes();
   report.free_bytes = free_bytes();

@@ -6,7 +6,6 @@ from pending to firing in a real Prometheus, and later the request that it warne
 """
 import pathlib
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -91,15 +90,5 @@ def check(source, program, folder):
             check_end(prometheus, demo)
 
 
-def main():
-    source, program = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    with tempfile.TemporaryDirectory(prefix="gpupool-fragmentation-") as folder:
-        check(source, program, pathlib.Path(folder))
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except processes.TestFailure as failure:
-        sys.exit(f"FAILED: {failure}")
+    processes.run_check(check, "gpupool-fragmentation-")

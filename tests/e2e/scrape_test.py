@@ -7,7 +7,6 @@ up, promtool accepts the page, and every exported family arrives with samples.
 import pathlib
 import re
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import processes  # noqa: E402
@@ -65,15 +64,5 @@ def check(source, program, folder):
         processes.require(code == 0, f"demo: exit code {code}\n{process.output()}")
 
 
-def main():
-    source, program = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    with tempfile.TemporaryDirectory(prefix="gpupool-scrape-") as folder:
-        check(source, program, pathlib.Path(folder))
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except processes.TestFailure as failure:
-        sys.exit(f"FAILED: {failure}")
+    processes.run_check(check, "gpupool-scrape-")

@@ -7,6 +7,8 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -120,3 +122,12 @@ def check_metrics_page(page):
                           stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
     require(done.returncode == 0 and not done.stdout.strip(),
             f"promtool check metrics: exit code {done.returncode}\n{done.stdout}")
+
+
+def run_check(check, prefix):
+    """The main program of a test: check(SOURCE, PROGRAM, empty folder), from the command line."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            check(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(folder))
+    except TestFailure as failure:
+        sys.exit(f"FAILED: {failure}")
