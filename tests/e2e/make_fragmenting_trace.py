@@ -16,7 +16,7 @@ import sys
 CAPACITY_BYTES = 2 << 30
 BLOCK_BYTES = 1 << 20
 LARGE_BYTES = 512 << 20
-FILL_SECONDS = 3.0
+FILL_SECONDS = 7.0  # a Prometheus that has just started finds its targets within 5 s
 FREE_SECONDS = 2.0
 QUIET_SECONDS = 12.0
 AFTER_SECONDS = 30.0  # the failure stays to be seen: the trace does not start again before

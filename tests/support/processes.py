@@ -3,6 +3,7 @@
 Every wait has a deadline. A test that fails shows what the process printed.
 """
 import contextlib
+import ctypes
 import pathlib
 import signal
 import socket
@@ -56,6 +57,14 @@ def wait_for(what, seconds, ask, process=None):
     raise TestFailure(text + (f"\n{process.output()}" if process else ""))
 
 
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def die_with_parent():
+    """In a child: the kernel ends it when the test is ended, even by a time-out's SIGKILL."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Process:
     """A child whose output goes to a file, ended by stop() whatever the test does."""
 
@@ -64,7 +73,8 @@ class Process:
         self._log = pathlib.Path(folder) / f"{name}.log"
         with open(self._log, "wb") as log:
             self._child = subprocess.Popen([str(word) for word in command], stdout=log,
-                                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+                                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                           preexec_fn=die_with_parent)
 
     def output(self):
         return self._log.read_text(errors="replace")
