@@ -107,7 +107,8 @@ Status missing_driver(const Loader& loader) {
   if (loader.missing() == "cuInit") {
     std::string text =
         "no CUDA driver was found on this machine, or only one too old for this build";
-    if (loader.error() != cudaSuccess)
+    // That one says the same again.
+    if (loader.error() != cudaSuccess && loader.error() != cudaErrorInsufficientDriver)
       text += std::string(" (") + cudaGetErrorString(loader.error()) + ")";
     return {Error::not_supported, text};
   }

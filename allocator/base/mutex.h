@@ -20,6 +20,9 @@ class GPUPOOL_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
   void lock() GPUPOOL_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
   void unlock() GPUPOOL_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+  bool try_lock() GPUPOOL_THREAD_ANNOTATION(try_acquire_capability(true)) {
+    return mutex_.try_lock();
+  }
 
  private:
   std::mutex mutex_;

@@ -138,9 +138,9 @@ Result<void, Status> Pool::Impl::start() {
         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
   }
   is_started_ = true;
+  MutexLock growth(growth_mu_);
   refresh_device_memory();
   if (options_.reserve_bytes > 0) {
-    MutexLock growth(growth_mu_);
     const internal::PageSpan pages{0, options_.reserve_bytes / kPageBytes};
     const auto backed = back_pages(pages);
     if (!backed.ok()) {

@@ -137,7 +137,8 @@ class Pool::Impl {
   MissReason reason_of_miss(const Shape& shape, bool served) const GPUPOOL_REQUIRES(mu_);
   void count_miss(const AllocationRequest& request, MissReason reason) GPUPOOL_REQUIRES(mu_);
   void note_held() GPUPOOL_REQUIRES(mu_);
-  void refresh_device_memory() GPUPOOL_EXCLUDES(mu_);
+  /// With no growth under way, which the device would count and the books not yet.
+  void refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // deallocate.cc
   /// Whether `stream` is one of ours and, where streams are verified, still what it was.

@@ -168,7 +168,11 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
     has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
   }
-  if (is_device_reading_old) refresh_device_memory();
+  // Where another thread is in the driver, the next step reads; this one waits for nobody.
+  if (is_device_reading_old && growth_mu_.try_lock()) {
+    refresh_device_memory();
+    growth_mu_.unlock();
+  }
   if (!has_driver_work) return report;
   report.more_to_do = is_over();
   if (report.more_to_do) return report;

@@ -20,7 +20,7 @@ const MISS_TEXT = {
   size: 'larger than the limit',
   budget: 'limit or device full',
   pending: 'stream work running',
-  fragmented: 'no large hole',
+  fragmented: 'pieces too short',
   cold: 'the pool grew',
 };
 
@@ -96,6 +96,11 @@ function rise(name) {
   };
 }
 
+// Over how long a rise was seen; the page knows nothing of before it was opened.
+function spanText(change) {
+  return change.seconds < 59 ? `${Math.round(change.seconds)} s` : 'minute';
+}
+
 function perSecond(name) {
   const change = rise(name);
   return change.seconds > 0 ? change.minute / change.seconds : null;
@@ -107,10 +112,12 @@ function drawCurve(name, value, top) {
   if (values.length > HISTORY) values.shift();
   curves.set(name, values);
   const highest = top || Math.max(...values, 1e-9);
-  const points = values.map((v, i) => {
+  // An interval in which there was nothing to measure has no point: it is no zero.
+  const points = values.flatMap((v, i) => {
+    if (v === null) return [];
     const x = 120 - (values.length - 1 - i) * (120 / (HISTORY - 1));
-    const y = 26 - 24 * Math.min(v === null ? 0 : v / highest, 1);
-    return `${x.toFixed(1)},${y.toFixed(1)}`;
+    const y = 26 - 24 * Math.min(v / highest, 1);
+    return [`${x.toFixed(1)},${y.toFixed(1)}`];
   });
   element(`${name}-spark`).firstElementChild.setAttribute('points', points.join(' '));
 }
@@ -142,13 +149,13 @@ function drawTiles(stats) {
   const limit = stats.limit_in_force_bytes || stats.limit_bytes;
   setText('requested', bytesText(stats.live_requested_bytes));
   setText('requested-note', `peak ${bytesText(stats.peak_requested_bytes)}, ` +
-      `${countText(stats.live_blocks)} blocks`);
+      `now ${countText(stats.live_blocks)} blocks`);
   drawCurve('requested', stats.live_requested_bytes, limit);
   setText('held', bytesText(stats.held_bytes));
   setText('held-note', `${shareText(stats.held_bytes, limit)} of ${bytesText(limit)}`);
   drawCurve('held', stats.held_bytes, limit);
   setText('free', bytesText(stats.free_bytes));
-  setText('free-note', `device ${bytesText(stats.device_free_bytes)} free`);
+  setText('free-note', `outside it ${bytesText(stats.device_free_bytes)}`);
   drawCurve('free', stats.free_bytes, 0);
   setText('fragmentation', ratioText(stats.fragmentation_ratio));
   setText('fragmentation-note', `alert above ${ratioText(stats.threshold_fragmentation_ratio)}`);
@@ -172,17 +179,17 @@ function drawHitRate() {
   const shown = now === null ? minute : now;
   setText('hit-rate', shown === null ? '–' : ratioText(shown));
   const rate = rateText(perSecond('requests'));
-  setText('hit-rate-note', minute === null ? 'no requests in the last minute' :
-      `minute ${ratioText(minute)}, ${rate}/s`);
+  setText('hit-rate-note', requests.seconds === 0 ? '\u00a0' :
+      minute === null ? `no requests in the last ${spanText(requests)}` :
+      `${ratioText(minute)} in the last ${spanText(requests)}, ${rate}/s`);
   drawCurve('hit-rate', shown, 1);
 }
 
 function drawCounter(id, name) {
   setText(id, countText(seen[seen.length - 1].stats[name]));
   const change = rise(name);
-  const span = change.seconds < 59 ? `${Math.round(change.seconds)} s` : 'minute';
-  setText(`${id}-note`, change.seconds > 0 ? `${countText(change.minute)} in the last ${span}` :
-      '\u00a0');
+  setText(`${id}-note`, change.seconds > 0 ?
+      `${countText(change.minute)} in the last ${spanText(change)}` : '\u00a0');
 }
 
 function showLegend(item, bytes, limit) {
@@ -299,6 +306,11 @@ function drawTags(stats) {
   false);
 }
 
+function fitText(size, stats) {
+  if (!size.fits) return '✗ no';
+  return size.bytes <= stats.largest_free_block_bytes ? '✓ at once' : '✓ by growth';
+}
+
 function drawWatched(stats) {
   const box = element('watched');
   if (stats.watched.length === 0) {
@@ -308,8 +320,8 @@ function drawWatched(stats) {
   box.replaceChildren(...stats.watched.map((size) => {
     const row = make('div', 'row is-text');
     row.append(make('span', 'name', sizeText(size.bytes)),
-        make('span', 'hint', `${bytesText(size.unusable_free_bytes)} in smaller pieces`),
-        make('b', size.fits ? 'yes' : 'no', size.fits ? '✓ yes' : '✗ no'));
+        make('span', 'hint', `free but shorter ${bytesText(size.unusable_free_bytes)}`),
+        make('b', size.fits ? 'yes' : 'no', fitText(size, stats)));
     return row;
   }));
 }

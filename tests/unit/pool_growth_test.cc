@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gpupool/faulty_backend.h"
@@ -185,6 +186,23 @@ TEST_F(PoolGrowthTest, ACapacityBeyondTheDeviceIsRefused) {
   const auto pool = Pool::create(device_, options);
   ASSERT_FALSE(pool.ok());
   EXPECT_EQ(pool.error().message, "capacity: 1TiB is more than the device has, 140GiB");
+}
+
+TEST(PoolDeviceReadingTest, GrowthUnderWayIsNotCountedTwice) {
+  SimulatedBackend device;
+  FaultyBackend backend(device);
+  const auto pool = Pool::create(backend, {}).value();
+  const StreamRef stream = pool->adopt_stream(nullptr).value();
+  // The pages are the device's already, and not yet in the books, when maintenance comes by.
+  backend.before(BackendCall::set_access, [&] {
+    device.advance_ns(1'000'000'000);
+    std::thread([&] { pool->maintain(); }).join();
+  });
+  void* block = pool->allocate(64 * kMiB, stream).value();
+  const StatsV1 stats = pool->stats();
+  EXPECT_EQ(stats.held_bytes + stats.device_free_bytes, stats.device_total_bytes);
+  EXPECT_EQ(stats.limit_in_force_bytes, stats.limit_bytes);
+  ASSERT_TRUE(pool->deallocate(block, stream));
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ void add_replay_command(CLI::App& app, Action& action) {
              "Device to use (auto: a GPU where there is one)");
   add_choice(replay, "--backend", kBackings, options.backing, "How the pool gets its memory");
   add_choice(replay, "--recycling", kRecyclings, options.runtime.recycling,
-             "What is done with empty pages");
+             "What is done with empty pages; eager and pressure are not available yet");
   add_fraction(replay, "--slack", command->slack_percent, 0, 100,
                "Pages held beyond the most that were occupied, in percent (default 0.5)");
   add_size(
