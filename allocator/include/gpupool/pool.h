@@ -165,7 +165,8 @@ class Pool {
   /// The same for what `stream` has been given by now.
   bool record_use(void* pointer, StreamRef stream);
   /// The program has made `destination` wait for all that `source` was given so far: what `source`
-  /// has freed by now may be reused by `destination`.
+  /// has freed by now may be reused by `destination`. For now it only closes the source's epoch, so
+  /// that the completion of its work is known sooner; false where that cannot be done.
   bool note_dependency(StreamRef source, StreamRef destination);
 
   // Questions.
@@ -195,7 +196,8 @@ class Pool {
   /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
   /// ages caches. Stops soon after `budget` is used up.
   MaintainReport maintain(std::chrono::nanoseconds budget = std::chrono::milliseconds(1));
-  /// Empties every cache into the shared tiers. Returns the bytes moved.
+  /// Empties every cache into the shared tiers and looks for completed work. Returns the bytes
+  /// moved.
   std::uint64_t drain_caches();
   /// Peaks start again from what is now.
   void reset_peaks();
