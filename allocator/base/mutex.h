@@ -18,6 +18,7 @@ namespace gpupool::internal {
 
 class GPUPOOL_THREAD_ANNOTATION(capability("mutex")) Mutex {
  public:
+  constexpr Mutex() noexcept = default;
   void lock() GPUPOOL_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
   void unlock() GPUPOOL_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
   bool try_lock() GPUPOOL_THREAD_ANNOTATION(try_acquire_capability(true)) {

@@ -14,8 +14,6 @@
 #include <array>
 #include <cstdint>
 
-#include "base/block_record.h"
-#include "base/lazy_array.h"
 #include "base/units.h"
 #include "buddy/buddy_mask.h"
 #include "stream/ticket.h"
@@ -40,8 +38,6 @@ struct Chunk {
   ChunkId next = 0;
   ChunkId pending_previous = 0;
   ChunkId pending_next = 0;
-  /// The records of slots and buddy blocks, at the granule where each starts.
-  std::array<BlockRecord, kGranulesPerChunk> blocks{};
 
   bool is_empty() const noexcept { return (free | foreign) == ~UnitMask{0}; }
 };

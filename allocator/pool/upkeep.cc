@@ -11,12 +11,9 @@ using internal::kPageBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
 using internal::RunId;
-using internal::SmallCache;
 
 namespace {
 
-/// Cached blocks that nobody took for this long go back to the shared tiers.
-constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
 /// How old the device's free memory, as reported, may get.
 constexpr std::uint64_t kDeviceReadNs = 100'000'000;
 
@@ -35,22 +32,16 @@ bool Pool::Impl::release_stream(StreamRef stream) {
     if (!streams_.is_known(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
     } else {
-      let_go(stream.state());
+      let_go(stream.state(), find_own_record());
     }
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
 }
 
-void Pool::Impl::end_thread_stream(std::uint64_t id) {
-  MutexLock lock(mu_);
-  // Its own thread is here for the last time, and nobody else could close its epoch.
-  if (internal::StreamState* stream = streams_.find(id)) let_go(stream);
-}
-
-void Pool::Impl::let_go(internal::StreamState* stream) {
+void Pool::Impl::let_go(internal::StreamState* stream, const internal::ThreadRecord* record) {
   const StreamIndex index = stream->index();
-  drain_stream(index);
+  end_caches(index, record);
   // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
   for (auto& [pointer, uses] : extra_uses_) {
     for (ExtraUse& use : uses) {
@@ -70,68 +61,9 @@ bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
 
 // Caches.
 
-std::uint64_t Pool::Impl::drain_small(StreamIndex stream) {
-  SmallCache& cache = *small_caches_[stream];
-  std::uint64_t moved = 0;
-  for (std::size_t bin = 0; bin < SmallCache::kBinCount && cache.bytes() > 0; ++bin) {
-    while (const std::uint32_t code = cache.peek(bin)) {
-      const BlockRef block = BlockRef::from_code(code);
-      const std::uint64_t bytes = tiers_.bytes_of(block);
-      cache.take(bin, bytes);
-      uncache(block);
-      put_shared(block, stream);
-      moved += bytes;
-    }
-  }
-  return moved;
-}
-
-std::uint64_t Pool::Impl::drain_stream(StreamIndex stream) {
-  std::uint64_t moved = drain_small(stream);
-  while (const RunId run = large_cache_.take_of(stream)) {
-    const BlockRef block{run, 0, 0};
-    moved += tiers_.bytes_of(block);
-    uncache(block);
-    put_shared(block, stream);
-  }
-  return moved;
-}
-
-std::uint64_t Pool::Impl::drain_all() {
-  std::uint64_t moved = 0;
-  for (StreamIndex i = 0; i < small_caches_.size(); ++i) moved += drain_small(i);
-  while (const RunId run = large_cache_.take_oldest()) {
-    const BlockRef block{run, 0, 0};
-    moved += tiers_.bytes_of(block);
-    uncache(block);
-    put_shared(block, tiers_.record(block).stream);
-  }
-  if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
-  return moved;
-}
-
-void Pool::Impl::age_caches(std::uint64_t now_ns) {
-  if (now_ns < next_aging_ns_) return;
-  next_aging_ns_ = now_ns + kCacheAgeNs;
-  for (StreamIndex i = 0; i < small_caches_.size(); ++i) {
-    if (!small_caches_[i]->was_touched()) {
-      drain_small(i);
-      small_caches_[i]->was_touched();
-    }
-  }
-  constexpr auto kAgeTicks = static_cast<std::uint32_t>(kCacheAgeNs / internal::kTickNs);
-  while (const RunId oldest = large_cache_.oldest()) {
-    const BlockRef block{oldest, 0, 0};
-    if (tick_ - tiers_.record(block).tick < kAgeTicks) break;
-    large_cache_.take_oldest();
-    uncache(block);
-    put_shared(block, tiers_.record(block).stream);
-  }
-}
-
 std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
-  const std::uint64_t moved = drain_all();
+  const std::uint64_t moved = drain_all(true);
   complete_work();
   return moved;
 }
@@ -161,10 +93,13 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   {
     MutexLock lock(mu_);
     ++counted_.maintain_steps;
-    tick_ = tick_now();
+    tick_.set(tick_now());
     age_caches(now);
     report.completed_epochs = complete_work();
-    peak_window_.roll(now, {counted_.live_requested_bytes, held_bytes()});
+    fold_peaks();
+    const auto live = static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
+    peak_window_.roll(now, {live, held_bytes()});
+    rearm_lone_shard();
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
     has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
   }
@@ -231,7 +166,7 @@ std::uint64_t Pool::Impl::retry_stuck() {
 std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
   {
     MutexLock lock(mu_);
-    drain_all();
+    drain_all(true);
     complete_work();
   }
   // After completed work was looked for, so that one call gives back all that can be.
@@ -337,7 +272,10 @@ Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
 
 void Pool::Impl::reset_peaks() {
   MutexLock lock(mu_);
-  counted_.peak_requested_bytes = counted_.live_requested_bytes;
+  fold_peaks();
+  rearm_lone_shard();
+  counted_.peak_requested_bytes =
+      static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
   counted_.peak_held_bytes = held_bytes();
   counted_.largest_free_block_at_peak_held_bytes =
       tiers_.runs().largest_ready_units() * internal::kUnitBytes;

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "base/block_record.h"
 #include "stream/ticket.h"
 
 namespace gpupool::internal {
@@ -25,14 +24,13 @@ struct Run {
   RunKind kind = RunKind::unused;
   StreamIndex holder = kAnybody;  // free: which index it stands in
   TicketSet tickets;              // free: who may still be using it
-  // Free: children in the index. Cached block: neighbours in its bin.
+  // Free: children in the index.
   RunId left = 0;
   RunId right = 0;
-  // Free with tickets: neighbours in the pending list. Cached block: neighbours by age.
+  // Free with tickets: neighbours in the pending list.
   RunId previous = 0;
   RunId next = 0;
   std::uint32_t chunk = 0;  // chunk: which
-  BlockRecord block;        // block: what the caller holds
 
   std::uint64_t end() const noexcept { return start + units; }
 };

@@ -55,7 +55,6 @@ RunId RunTable::new_run(std::uint64_t start, std::uint32_t units, RunKind kind) 
 void RunTable::drop(RunId id) {
   Run& run = runs_[id];
   run.kind = RunKind::unused;
-  run.block.use.store(BlockUse::none, std::memory_order_relaxed);
   run.next = unused_;
   unused_ = id;
   --run_count_;
@@ -68,11 +67,6 @@ void RunTable::mark(RunId id) {
   by_unit_[run.start] = id;
   by_unit_[run.end() - 1] = id;
   unit_high_water_ = std::max(unit_high_water_, run.end());
-}
-
-void RunTable::own_all_units(RunId id) {
-  const Run& run = runs_[id];
-  for (std::uint64_t unit = run.start; unit < run.end(); ++unit) by_unit_[unit] = id;
 }
 
 // The indices of free runs.
@@ -335,7 +329,6 @@ RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunK
 void RunTable::put(RunId id, const TicketSet& tickets) {
   Run& run = runs_[id];
   GPUPOOL_CHECK(run.kind != RunKind::free && run.kind != RunKind::unused);
-  run.block.use.store(BlockUse::none, std::memory_order_relaxed);
   run.tickets = tickets;
   run.tickets.prune(streams_);
   const StreamIndex holder = run.tickets.holder();

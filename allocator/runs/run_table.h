@@ -51,8 +51,6 @@ class RunTable {
   void add(std::uint64_t start, std::uint32_t units);
   /// Forgets a taken run whose units are backed no more.
   void remove(RunId id);
-  /// Makes every unit's table entry say `id`, for runs that are looked into from any unit.
-  void own_all_units(RunId id);
   /// Looks again at runs with tickets after work has become complete.
   void refresh();
 

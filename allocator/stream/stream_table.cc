@@ -43,6 +43,7 @@ StreamState* StreamTable::disown(RawStream raw, std::uint64_t id) {
 StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   if (StreamState* known = find(id)) return known;
   if (by_id_.size() >= kMaxStreams) return nullptr;
+  if (free_indices_.empty() && slots_.size() >= kMaxStreams) return nullptr;
   // The per-thread handle has the same value for every thread's own stream. Of any other handle
   // the former owner is gone: see disown().
   if (raw != per_thread_stream()) {

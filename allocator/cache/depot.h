@@ -1,0 +1,61 @@
+// Chains of blocks of one stream that one thread has freed and another may take whole: how memory
+// that is allocated here and freed there goes back without a step for each block.
+//
+//   bytes() = sum of the chains' bytes
+//
+// All blocks were freed on the stream, and whoever takes them allocates on it, so that stream order
+// alone makes reuse safe. Chains of a bin are linked through BlockRecord::low_bytes of their first
+// blocks, which also say how many blocks they have.
+//
+// Thread safety: under the pool's lock. Cost: O(1) a chain.
+#ifndef GPUPOOL_CACHE_DEPOT_H_
+#define GPUPOOL_CACHE_DEPOT_H_
+
+#include <array>
+#include <cstdint>
+
+#include "cache/bin.h"
+#include "cache/magazines.h"
+#include "cache/run_bins.h"
+
+namespace gpupool::internal {
+
+class Depot {
+ public:
+  void put(std::uint32_t bin, Chain chain, BlockRecord* records);
+  Chain take(std::uint32_t bin, BlockRecord* records);
+  /// False: there is no place for another size.
+  bool put_runs(const RunChain& chain, RunBlock* blocks);
+  /// Empty if there is none of that size.
+  RunChain take_runs(std::uint32_t units, RunBlock* blocks);
+  /// Takes out any chain.
+  RunChain take_any_runs(RunBlock* blocks);
+
+  std::uint32_t head(std::uint32_t bin) const noexcept { return heads_[bin]; }
+  std::uint64_t small_bytes() const noexcept { return small_bytes_; }
+  std::uint64_t run_bytes() const noexcept { return run_bytes_; }
+  std::uint64_t bytes() const noexcept { return small_bytes_ + run_bytes_; }
+  /// Whether anything was put or taken since the last call.
+  bool was_touched() noexcept {
+    const bool touched = is_touched_;
+    is_touched_ = false;
+    return touched;
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t head = 0;
+    std::uint32_t units = 0;
+  };
+  RunChain take_from(Slot& slot, RunBlock* blocks);
+
+  std::array<std::uint32_t, kBinCount> heads_{};
+  std::array<Slot, 16> slots_{};
+  std::uint64_t small_bytes_ = 0;
+  std::uint64_t run_bytes_ = 0;
+  bool is_touched_ = false;
+};
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_CACHE_DEPOT_H_
