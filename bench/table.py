@@ -4,9 +4,11 @@
 usage: table.py FOLDER [--complete]
 
 FOLDER holds JSON files of Google Benchmark, one for each program and round, and that of
-instruction_gate.py. A row's figure is the best of its rounds: what else runs on the machine only
-ever adds time. --complete: a target of which nothing was measured is missed, too. Exits 0 where
-all targets are met, 1 where one is missed, 2 where the input cannot be read.
+instruction_gate.py. A row's figure is the best of its rounds, as what else runs on the machine only
+ever adds time; of a row with several threads it is the median, as threads that are kept from running
+at the same time do not get into each other's way. --complete: a target of which nothing was measured
+is missed, too. Exits 0 where all targets are met, 1 where one is missed, 2 where the input cannot be
+read.
 """
 import argparse
 import dataclasses
@@ -72,9 +74,9 @@ COMPARISONS = (
 
 REPLAY_MEAN_NS = 22
 
-# Where a row is measured with several threads, the wall clock counts; else the thread's own time,
-# which what else runs on the machine disturbs less.
-WALL_CLOCK = re.compile(r"producer_consumer|pair_threads")
+# Of these the wall clock counts, and the median; else the thread's own time, which what else runs on
+# the machine disturbs less.
+SEVERAL_THREADS = re.compile(r"producer_consumer|pair_threads")
 
 
 class BadInput(Exception):
@@ -87,7 +89,7 @@ def figure_of(run):
         return run["million_pairs_per_s"], "M/s"
     if "ns_per_op" in run:
         return run["ns_per_op"], "ns"
-    time = "real_time" if WALL_CLOCK.match(run["name"]) else "cpu_time"
+    time = "real_time" if SEVERAL_THREADS.match(run["name"]) else "cpu_time"
     return run[time] * NS[run["time_unit"]], "ns"
 
 
@@ -111,9 +113,9 @@ def rows_of_benchmarks(runs):
             reason = repetitions[0].get("error_message", "failed")
             yield Row(name, limit=limit, trouble=reason)
             continue
-        figures = [figure_of(run) for run in good]
-        best = max if figures[0][1] == "M/s" else min
-        yield Row(name, best(value for value, _ in figures), figures[0][1], limit)
+        values, units = zip(*map(figure_of, good))
+        choose = statistics.median if SEVERAL_THREADS.match(name) else min
+        yield Row(name, choose(values), units[0], limit)
 
 
 def comparison(rows, name, base, how, bound):
