@@ -39,9 +39,18 @@ bool RunBins::put_chain(const RunChain& chain) noexcept {
   return true;
 }
 
-RunChain RunBins::take_chain(std::uint32_t units, const RunBlock* blocks) noexcept {
+RunChain RunBins::take_older_half(std::uint32_t units, RunBlock* blocks) noexcept {
   Slot* const slot = find(units);
-  return slot == nullptr || slot->head.get() == 0 ? RunChain{} : take_all(*slot, blocks);
+  if (slot == nullptr || slot->head.get() == 0) return {};
+  std::uint32_t count = 0;
+  for (std::uint32_t id = slot->head.get(); id != 0; id = blocks[id].record.next.get()) ++count;
+  if (count == 1) return take_all(*slot, blocks);
+  std::uint32_t last_kept = slot->head.get();
+  for (std::uint32_t i = 1; i < count / 2; ++i) last_kept = blocks[last_kept].record.next.get();
+  const RunChain chain{blocks[last_kept].record.next.get(), count - count / 2, units};
+  blocks[last_kept].record.next.set(0);
+  bytes_.add(0 - chain.bytes());
+  return chain;
 }
 
 RunChain RunBins::take_nearest(std::uint32_t units, const RunBlock* blocks) noexcept {

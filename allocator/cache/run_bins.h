@@ -62,7 +62,8 @@ class RunBins {
   /// Sets a chain into the slot of its size. False: beyond the limit, or no empty slot.
   bool put_chain(const RunChain& chain) noexcept;
   // Each takes out all blocks of one size; an empty chain where there is none.
-  RunChain take_chain(std::uint32_t units, const RunBlock* blocks) noexcept;
+  /// The half of `units` that was put in first.
+  RunChain take_older_half(std::uint32_t units, RunBlock* blocks) noexcept;
   /// The size nearest to `units`: the smallest that is at least so large, or else the largest.
   /// Cost: O(slots).
   RunChain take_nearest(std::uint32_t units, const RunBlock* blocks) noexcept;

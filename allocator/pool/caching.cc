@@ -272,7 +272,7 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
         continue;
       }
       // The cache is full of this size alone: somebody else allocates it, or nobody does.
-      const RunChain own = cache.runs.take_chain(units, blocks);
+      const RunChain own = cache.runs.take_older_half(units, blocks);
       if (own.head == 0) break;
       if (own.blocks <= BlockWord::kMaxChain &&
           depot_run_bytes_ + own.bytes() <= run_cache_limit() / 2 &&

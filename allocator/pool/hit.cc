@@ -143,23 +143,26 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std
   const std::uint32_t bin = word.bin();
   const std::uint64_t requested = record.low_bytes.get();
   if (bytes != kNoSize && bytes != requested) [[unlikely]] return Outcome::refused;
+  // Before the block is taken, since a stream that has ended is refused.
   internal::ThreadCache& cache = *hot.cache;
+  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+    return Outcome::refused;
+  }
   // Of two frees that race, one finds the block not as it was.
   if (!record.take(word, BlockWord::cached_in(bin, cache.stream_bits))) [[unlikely]] {
+    cache.claim.leave();
     return Outcome::refused;
   }
   if (tiers_.directory().entry(unit) != entry) [[unlikely]] {
     // The address was given back before, and its record serves another place by now.
     record.store(word);
+    cache.claim.leave();
     return Outcome::refused;
   }
 
   record.tick.set(tick_.get());
-  bool is_put = false;
-  if (kThorough ? cache.claim.enter() : cache.claim.enter_quickly()) [[likely]] {
-    is_put = cache.small.put(bin, code, records);
-    cache.claim.leave();
-  }
+  const bool is_put = cache.small.put(bin, code, records);
+  cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
   if (!word.is_untagged()) [[unlikely]] counters.count_tagged_free(word.tag(), requested);
   const bool is_noted = counters.count_small_free(bin, requested);
@@ -185,20 +188,23 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::
   const std::uint64_t requested = block.record.requested(units * kUnitBytes);
   if (bytes != kNoSize && bytes != requested) [[unlikely]] return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
-  if (!block.record.take(word, BlockWord::cached_in(BlockWord::kNoBin, cache.stream_bits))) [[unlikely]] {
+  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+    return Outcome::refused;
+  }
+  if (!block.record.take(word, BlockWord::cached_in(BlockWord::kNoBin, cache.stream_bits)))
+      [[unlikely]] {
+    cache.claim.leave();
     return Outcome::refused;
   }
   if (tiers_.directory().entry(unit) != entry || block.units.get() != units) [[unlikely]] {
     block.record.store(word);
+    cache.claim.leave();
     return Outcome::refused;
   }
 
   block.record.tick.set(tick_.get());
-  bool is_put = false;
-  if (kThorough ? cache.claim.enter() : cache.claim.enter_quickly()) [[likely]] {
-    is_put = cache.runs.put(id, units, blocks);
-    cache.claim.leave();
-  }
+  const bool is_put = cache.runs.put(id, units, blocks);
+  cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
   if (!word.is_untagged()) [[unlikely]] counters.count_tagged_free(word.tag(), requested);
   const bool is_noted = counters.count_run_free(requested, units * kUnitBytes);
