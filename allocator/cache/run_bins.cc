@@ -1,5 +1,7 @@
 #include "cache/run_bins.h"
 
+#include <bit>
+
 namespace gpupool::internal {
 
 void RunBins::start() {
@@ -9,6 +11,7 @@ void RunBins::start() {
   }
   bytes_.set(0);
   limit_bytes_.set(0);
+  assigned_ = {};
   hand_ = 0;
 }
 
@@ -30,10 +33,13 @@ bool RunBins::put_chain(const RunChain& chain) noexcept {
   Slot* slot = find(chain.units);
   if (slot == nullptr) {
     const std::size_t first = slot_of(chain.units);
-    slot = &slots_[slots_[first].head.get() == 0 ? first : first ^ 1];
+    const std::size_t chosen = slots_[first].head.get() == 0 ? first : first ^ 1;
+    slot = &slots_[chosen];
+    if (slot->head.get() != 0) return false;
+    slot->units.set(chain.units);
+    assigned_[chosen / 64] |= std::uint64_t{1} << chosen % 64;
   }
   if (slot->head.get() != 0) return false;
-  slot->units.set(chain.units);
   slot->head.set(chain.head);
   bytes_.add(chain.bytes());
   return true;
@@ -70,16 +76,36 @@ RunChain RunBins::take_nearest(std::uint32_t units, const RunBlock* blocks) noex
   return nearest == nullptr ? RunChain{} : take_all(*nearest, blocks);
 }
 
-RunChain RunBins::take_other(std::uint32_t units, const RunBlock* blocks) noexcept {
-  Slot& first = slots_[slot_of(units)];
-  Slot& second = slots_[slot_of(units) ^ 1];
-  const bool is_in_the_way = first.head.get() != 0 && first.units.get() != units &&
-                             second.head.get() != 0 && second.units.get() != units;
-  if (is_in_the_way) return take_all(first, blocks);
-  for (std::size_t i = 0; i < kSlotCount; ++i) {
-    Slot& slot = slots_[hand_];
-    hand_ = (hand_ + 1) % kSlotCount;
-    if (slot.head.get() != 0 && slot.units.get() != units) return take_all(slot, blocks);
+void RunBins::unassign(std::size_t slot) noexcept {
+  slots_[slot].units.set(0);
+  assigned_[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
+}
+
+RunChain RunBins::evict_other(std::uint32_t units, const RunBlock* blocks) noexcept {
+  const auto evict = [&](std::size_t slot) {
+    const RunChain chain = take_all(slots_[slot], blocks);
+    unassign(slot);
+    return chain;
+  };
+  const std::size_t first = slot_of(units);
+  const bool is_in_the_way = find(units) == nullptr && slots_[first].head.get() != 0 &&
+                             slots_[first ^ 1].head.get() != 0;
+  if (is_in_the_way) return evict(first);
+  // Once around, each word from the hand on and the first word's beginning last.
+  for (std::size_t i = 0; i <= assigned_.size(); ++i) {
+    const std::size_t word = (hand_ / 64 + i) % assigned_.size();
+    std::uint64_t rest = assigned_[word];
+    if (i == 0) rest &= ~std::uint64_t{0} << hand_ % 64;
+    for (; rest != 0; rest &= rest - 1) {
+      const std::size_t slot = word * 64 + static_cast<std::size_t>(std::countr_zero(rest));
+      if (slots_[slot].units.get() == units) continue;
+      if (slots_[slot].head.get() == 0) {
+        unassign(slot);
+        continue;
+      }
+      hand_ = (slot + 1) % kSlotCount;
+      return evict(slot);
+    }
   }
   return {};
 }

@@ -1,10 +1,11 @@
 // Tier T0 of one thread and stream, large part: run blocks that were just freed, by exact size,
 // last in first out.
 //
-// A size has one of two slots, by a hash; a third size that meets there has to wait until one is
-// empty. Links lie in the blocks' records.
+// A size has one of two slots, by a hash, until it is evicted; a third size that meets there has to
+// wait until one is empty. Links lie in the blocks' records.
 //
 //   bytes() = sum of the blocks' sizes <= limit_bytes
+//   a slot that has a size is in `assigned_`, with a block or without
 //
 // Thread safety: the owner inside its claim, or a claimer; bytes() and set_limit() by anybody.
 // Cost: put and take O(1), no lock.
@@ -84,8 +85,9 @@ class RunBins {
     }
     return false;
   }
-  /// Another size that stands in the way of `units`, or else any other.
-  RunChain take_other(std::uint32_t units, const RunBlock* blocks) noexcept;
+  /// Another size, which loses its slot: one that stands in the way of `units`, or else the next
+  /// in turn. Cost: O(1), amortised over the sizes that got slots.
+  RunChain evict_other(std::uint32_t units, const RunBlock* blocks) noexcept;
 
   std::uint64_t bytes() const noexcept { return bytes_.get(); }
   std::uint64_t limit_bytes() const noexcept { return limit_bytes_.get(); }
@@ -110,11 +112,13 @@ class RunBins {
   }
   bool put_in_empty_slot(std::uint32_t id, std::uint32_t units, RunBlock* blocks) noexcept;
   RunChain take_all(Slot& slot, const RunBlock* blocks) noexcept;
+  void unassign(std::size_t slot) noexcept;
 
   std::array<Slot, kSlotCount> slots_;
   Relaxed<std::uint64_t> bytes_;
   Relaxed<std::uint64_t> limit_bytes_;
-  std::size_t hand_ = 0;  // where take_other() goes on
+  std::array<std::uint64_t, kSlotCount / 64> assigned_{};
+  std::size_t hand_ = 0;  // where evict_other() goes on
 };
 
 }  // namespace gpupool::internal

@@ -26,8 +26,28 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
   if (record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
     const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
     if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
+    if (void* const block = take_from_shared(request.bytes, tag)) return block;
   }
   return allocate_shared(request, stream, record);
+}
+
+void* Pool::Impl::take_from_shared(std::size_t bytes, Tag tag) {
+  const internal::HotSlot& hot = internal::hot_slot;
+  internal::ThreadCache& cache = *hot.cache;
+  const Shape shape = internal::shape_of(bytes, internal::kGranuleBytes);
+  MutexLock lock(mu_);
+  if (bytes > limit_bytes_ || cache.claim.has_ended()) return nullptr;
+  BlockRef block = take_handed_over(cache, shape);
+  if (!block.exists()) {
+    block = take_shared(shape, cache.stream, internal::Reach::before_end);
+    if (!block.exists()) return nullptr;
+    hot.record->counters.shared_hits[static_cast<std::size_t>(shape.tier)].add(1);
+    refill(cache, shape);
+  }
+  AllocationRequest request;
+  request.bytes = bytes;
+  request.tag = tag;
+  return hand_out(block, request, cache.stream, hot.record);
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
@@ -122,18 +142,22 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
                                                     internal::ThreadRecord* record) {
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
-  // Cheapest first: the asking thread's own caches need neither a claim nor, for their own stream,
-  // that any completion is known.
-  if (flush_own(record) > 0) {
+  // Cheapest first: the asking thread's own runs need neither a claim nor, for their own stream,
+  // that any completion is known. Small blocks stay: they are few bytes, and seldom make a run.
+  const auto retry = [&] {
     ++counted_.retries;
-    const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
-    if (block.exists()) return block;
+    return take_shared(shape, stream, internal::Reach::before_end);
+  };
+  while (flush_nearest_runs(record, stream, shape.units_needed()) > 0) {
+    if (const BlockRef block = retry(); block.exists()) return block;
   }
-  const std::uint64_t moved = flush_depot(stream) + flush_others(record, false);
+  const std::uint64_t moved = flush_own_runs(record) + flush_depots();
   if (complete_work() > 0 || moved > 0) {
-    ++counted_.retries;
-    const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
-    if (block.exists()) return block;
+    if (const BlockRef block = retry(); block.exists()) return block;
+  }
+  if (!can_grow(shape, stream) && drain_all(false) > 0) {
+    complete_work();
+    if (const BlockRef block = retry(); block.exists()) return block;
   }
   const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
   if (block.exists() || shape.tier == Tier::run) return block;

@@ -21,9 +21,6 @@ using internal::ThreadRecord;
 
 namespace {
 
-/// Cached blocks that nobody took for this long go back to the shared tiers.
-constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
-
 /// Takes the first block out of a chain.
 template <class C, class Records>
 std::uint32_t pop(C& chain, Records next_of) {
@@ -153,10 +150,21 @@ ThreadCache* Pool::Impl::open_cache(ThreadRecord* record, const internal::Stream
 Pool::Impl::BlockRef Pool::Impl::take_cached(ThreadCache& cache, const Shape& shape) {
   // Blocks in caches have whatever alignment their tier gives; more is never looked for there.
   if (shape.align_units > 1) return {};
-  internal::Depot& depot = *depots_[cache.stream];
   if (shape.tier == Tier::run) {
     RunBlock* const blocks = tiers_.directory().run_blocks();
     if (const internal::RunId id = cache.runs.take(shape.units, blocks)) return {id, 0, 0};
+  } else if (const std::uint32_t code =
+                 cache.small.take(shape.bin(), tiers_.directory().records())) {
+    return BlockRef::from_code(code);
+  }
+  return take_handed_over(cache, shape);
+}
+
+Pool::Impl::BlockRef Pool::Impl::take_handed_over(ThreadCache& cache, const Shape& shape) {
+  internal::Depot& depot = *depots_[cache.stream];
+  if (depot.bytes() == 0) return {};
+  if (shape.tier == Tier::run) {
+    RunBlock* const blocks = tiers_.directory().run_blocks();
     RunChain chain = depot.take_runs(shape.units, blocks);
     if (chain.head == 0) return {};
     depot_run_bytes_ -= chain.bytes();
@@ -168,7 +176,6 @@ Pool::Impl::BlockRef Pool::Impl::take_cached(ThreadCache& cache, const Shape& sh
   }
   BlockRecord* const records = tiers_.directory().records();
   const std::uint32_t bin = shape.bin();
-  if (const std::uint32_t code = cache.small.take(bin, records)) return BlockRef::from_code(code);
   Chain chain = depot.take(bin, records);
   if (chain.head == 0) return {};
   const std::uint32_t code =
@@ -266,7 +273,7 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
     const bool could_fit = units * internal::kUnitBytes <= cache.runs.limit_bytes();
     while (could_fit) {
       if (cache.runs.put(id, units, blocks)) return;
-      const RunChain other = cache.runs.take_other(units, blocks);
+      const RunChain other = cache.runs.evict_other(units, blocks);
       if (other.head != 0) {
         flush(other, cache.stream);
         continue;
@@ -275,7 +282,7 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
       const RunChain own = cache.runs.take_older_half(units, blocks);
       if (own.head == 0) break;
       if (own.blocks <= BlockWord::kMaxChain &&
-          depot_run_bytes_ + own.bytes() <= run_cache_limit() / 2 &&
+          depot_run_bytes_ + own.bytes() <= run_limit_bytes_ / 2 &&
           depots_[cache.stream]->put_runs(own, blocks)) {
         depot_run_bytes_ += own.bytes();
       } else {
@@ -286,8 +293,10 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
   put_shared({id, 0, 0}, cache.stream);
 }
 
-std::uint64_t Pool::Impl::run_cache_limit() const {
-  return std::max(options_.cache_large_bytes, held_bytes() / 500);
+void Pool::Impl::update_run_limit() {
+  // 0.2 % of what is held, where that is more.
+  run_limit_bytes_ = std::max(options_.cache_large_bytes, held_bytes() / 500);
+  run_share_bytes_ = run_limit_bytes_ / std::max<std::uint64_t>(run_caches_, 1);
 }
 
 void Pool::Impl::set_run_limit(ThreadCache& cache) {
@@ -296,8 +305,9 @@ void Pool::Impl::set_run_limit(ThreadCache& cache) {
   if (!cache.may_hold_runs) {
     cache.may_hold_runs = true;
     ++run_caches_;
+    update_run_limit();
   }
-  cache.runs.set_limit(run_cache_limit() / run_caches_);
+  cache.runs.set_limit(run_share_bytes_);
 }
 
 // To the shared tiers.
@@ -328,14 +338,34 @@ std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
 std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
   std::uint64_t moved = 0;
   for (;;) {
-    const RunChain chain = cache.runs.take_if([](std::uint32_t) { return true; }, tiers_.directory().run_blocks());
+    const RunChain chain = cache.runs.evict_other(0, tiers_.directory().run_blocks());
     if (chain.head == 0) break;
     moved += flush(chain, cache.stream);
   }
+  cache.runs.start();
   if (cache.may_hold_runs) {
     cache.may_hold_runs = false;
-    cache.runs.set_limit(0);
     --run_caches_;
+    update_run_limit();
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_nearest_runs(ThreadRecord* record, StreamIndex stream,
+                                             std::uint32_t units) {
+  if (record == nullptr) return 0;
+  for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+    if (cache->stream != stream || cache->runs.bytes() == 0) continue;
+    return flush(cache->runs.take_nearest(units, tiers_.directory().run_blocks()), stream);
+  }
+  return 0;
+}
+
+std::uint64_t Pool::Impl::flush_own_runs(ThreadRecord* record) {
+  if (record == nullptr) return 0;
+  std::uint64_t moved = 0;
+  for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+    if (cache->runs.bytes() > 0) moved += flush_runs(*cache);
   }
   return moved;
 }
@@ -352,6 +382,8 @@ std::uint64_t Pool::Impl::flush_bin(ThreadCache& cache, std::uint32_t bin) {
 std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
   std::uint64_t moved = flush_runs(cache);
   for (std::uint32_t bin = 0; bin < kBinCount; ++bin) moved += flush_bin(cache, bin);
+  // As new, so that the same requests again are placed the same.
+  cache.small.start(options_.cache_small_bytes);
   return moved;
 }
 
@@ -366,6 +398,14 @@ std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
   depot_run_bytes_ -= depot.run_bytes();
   while (depot.run_bytes() > 0) {
     moved += flush(depot.take_any_runs(tiers_.directory().run_blocks()), stream);
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_depots() {
+  std::uint64_t moved = 0;
+  for (StreamIndex i = 0; i < depots_.size(); ++i) {
+    if (depots_[i]->bytes() > 0) moved += flush_depot(i);
   }
   return moved;
 }
@@ -406,7 +446,7 @@ std::uint64_t Pool::Impl::flush_others(const ThreadRecord* record, bool must_hav
 std::uint64_t Pool::Impl::drain_all(bool must_have_all) {
   ThreadRecord* const record = find_own_record();
   std::uint64_t moved = flush_own(record);
-  for (StreamIndex i = 0; i < depots_.size(); ++i) moved += flush_depot(i);
+  moved += flush_depots();
   moved += flush_others(record, must_have_all);
   if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
   return moved;

@@ -135,6 +135,8 @@ class Pool::Impl {
   // allocate.cc
   /// Beyond any device, and safe to round and to count in units of 4 KiB.
   static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
+  /// The usual miss of the cache at hand: the shared tiers have it; nullptr where they do not.
+  void* take_from_shared(std::size_t bytes, Tag tag) GPUPOOL_EXCLUDES(mu_);
   Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
                                 internal::ThreadRecord* record);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
@@ -170,18 +172,25 @@ class Pool::Impl {
   void put_run(internal::ThreadCache& cache, internal::RunId id, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape)
+      GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   void note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t run_cache_limit() const GPUPOOL_REQUIRES(mu_);
+  void update_run_limit() GPUPOOL_REQUIRES(mu_);
   // Each gives blocks to the shared tiers and returns their bytes.
   std::uint64_t flush(internal::Chain chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(const internal::RunChain& chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_runs(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  /// The size nearest to `units` in the thread's cache of the stream.
+  std::uint64_t flush_nearest_runs(internal::ThreadRecord* record, StreamIndex stream,
+                                   std::uint32_t units) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_own_runs(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_bin(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_depot(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// The caches of all threads but `record`'s that `is_meant`; `must_have_all` waits for owners
   /// that the scheduler has stopped inside.
@@ -191,6 +200,8 @@ class Pool::Impl {
   std::uint64_t flush_others(const internal::ThreadRecord* record, bool must_have_all)
       GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_all(bool must_have_all) GPUPOOL_REQUIRES(mu_);
+  /// Cached blocks that nobody took for this long go back to the shared tiers.
+  static constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
   void end_caches(StreamIndex stream, const internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
@@ -346,6 +357,8 @@ class Pool::Impl {
   std::vector<std::unique_ptr<internal::Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
   std::vector<internal::ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
   std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;       // that may hold runs
+  std::uint64_t run_limit_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all caches together
+  std::uint64_t run_share_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of each
   std::uint64_t depot_run_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all depots
   internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
   std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);

@@ -65,6 +65,8 @@ std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
   const std::uint64_t moved = drain_all(true);
   complete_work();
+  // What is cached from now on ages from now on.
+  next_aging_ns_ = clock_.now_ns() + kCacheAgeNs;
   return moved;
 }
 
@@ -82,10 +84,6 @@ std::uint64_t Pool::Impl::complete_work() {
 
 MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   const std::uint64_t start = steady_clock().now_ns();
-  const auto is_over = [&] {
-    return steady_clock().now_ns() - start >
-           static_cast<std::uint64_t>(std::max<std::int64_t>(budget.count(), 0));
-  };
   const std::uint64_t now = clock_.now_ns();
   MaintainReport report;
   bool is_device_reading_old = false;
@@ -109,8 +107,11 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     growth_mu_.unlock();
   }
   if (!has_driver_work) return report;
-  report.more_to_do = is_over();
-  if (report.more_to_do) return report;
+  if (steady_clock().now_ns() - start > static_cast<std::uint64_t>(std::max<std::int64_t>(
+                                             budget.count(), 0))) {
+    report.more_to_do = true;
+    return report;
+  }
   MutexLock growth(growth_mu_);
   report.released_bytes = free_complete_fallbacks();
   report.released_bytes += retry_stuck();
@@ -251,6 +252,7 @@ std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
     }
     tiers_.runs().remove(id);
     arena_->withdraw(mapping);
+    update_run_limit();
     arena_->keep_stuck(stuck);
     if (!stuck.empty()) continue;
     released += mapping.bytes;
