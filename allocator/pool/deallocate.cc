@@ -14,10 +14,17 @@ using internal::SmallCache;
 bool Pool::Impl::deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream) {
   if (pointer == nullptr) return true;
   std::optional<MisuseReport> misuse;
+  if (!is_still_itself(stream)) stream = nullptr;
+  std::optional<StreamIndex> due;
   {
     MutexLock lock(mu_);
     misuse = take_back(pointer, bytes, stream);
+    if (!misuse.has_value() && stream->raw() == per_thread_stream() &&
+        streams_.is_own_close_due(stream->index())) {
+      due = stream->index();
+    }
   }
+  if (due.has_value()) close_own_epoch(*due);
   if (!misuse.has_value()) return true;
   report_misuse(*misuse);
   return misuse->kind == Misuse::wrong_size;
@@ -28,18 +35,9 @@ bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw)
   return deallocate(pointer, bytes, find_or_adopt(raw, nullptr));
 }
 
-bool Pool::Impl::accepts(const internal::StreamState* stream) {
-  if (!streams_.is_known(stream)) return false;
-  if (!options_.verify_streams) return true;
-  const auto id = driver_.backend().stream_id(stream->raw());
-  if (id.ok() && id.value() == stream->id()) return true;
-  streams_.note_mismatch();
-  return false;
-}
-
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
                                                   internal::StreamState* stream) {
-  if (!accepts(stream)) {
+  if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
   const Target target = find_target(pointer);
@@ -134,10 +132,12 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_
 
 bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   std::optional<MisuseReport> misuse;
+  const bool is_itself = is_still_itself(stream.state());
+  StreamIndex index = internal::kAnybody;
   {
     MutexLock lock(mu_);
     const Target target = find_target(pointer);
-    if (!accepts(stream.state())) {
+    if (!is_itself || !streams_.is_known(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
     } else if (!target.exists() || !target.is_start) {
       misuse = count_misuse(explain(pointer));
@@ -147,12 +147,9 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
       if (record.use.load(std::memory_order_acquire) != BlockUse::live) {
         misuse = count_misuse(explain(pointer));
       } else {
-        const StreamIndex index = stream.state()->index();
+        index = stream.state()->index();
         ExtraUse use{{index, 0}, at_free};
-        if (!at_free) {
-          use.ticket = streams_.ticket(index);
-          streams_.close_epoch(index);
-        }
+        if (!at_free) use.ticket = streams_.ticket(index);
         record.has_extra_uses = true;
         auto& uses = extra_uses_[pointer];
         // One entry a stream and kind: the later use covers the earlier.
@@ -167,8 +164,16 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
       }
     }
   }
-  if (misuse.has_value()) report_misuse(*misuse);
-  return !misuse.has_value();
+  if (misuse.has_value()) {
+    report_misuse(*misuse);
+    return false;
+  }
+  if (at_free) return true;
+  // The event comes after all that the stream was given by now; what else it may come after only
+  // makes the block wait longer.
+  MutexLock events(events_mu_);
+  close_epoch(index);
+  return true;
 }
 
 Pool::Impl::Target Pool::Impl::find_target(const void* pointer) {
@@ -240,6 +245,7 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
   }
   MutexLock lock(mu_);
   if (internal::StreamState* known = streams_.find(id.value())) return known;
+  // Nothing is recorded for it: the handle is another stream's.
   if (internal::StreamState* former = streams_.disown(raw, id.value())) let_go(former);
   internal::StreamState* adopted = streams_.adopt(raw, id.value());
   if (adopted == nullptr) return nullptr;

@@ -26,12 +26,20 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   MutexLock growth(growth_mu_);
   Result<void*> result = allocate_with_driver(request, shape, stream);
   if (!result.ok()) {
-    // Freed fallbacks are held until their work is known complete, and nobody may have looked.
-    {
+    // What was freed is out of reach, and fallbacks are held, until their work is known complete;
+    // and nobody may have looked, or only a thread that this one did not wait for.
+    complete_work(Patience::full);
+    if (free_complete_fallbacks() > 0) {
+      result = allocate_with_driver(request, shape, stream);
+    } else if (request.allocation_class == AllocationClass::normal) {
       MutexLock lock(mu_);
-      complete_work();
+      BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
+      if (!block.exists()) block = take_as_run(shape, stream->index());
+      if (block.exists()) {
+        count_miss(request, MissReason::pending);
+        result = hand_out(block, request, stream->index());
+      }
     }
-    if (free_complete_fallbacks() > 0) result = allocate_with_driver(request, shape, stream);
   }
   {
     MutexLock lock(mu_);
@@ -150,7 +158,7 @@ bool Pool::Impl::make_room(std::uint64_t bytes) {
     if (bytes > limit_bytes_) return false;
     // The arena's empty pages are of no use to a block that cannot be in it.
     drain_all();
-    complete_work();
+    pause_to_complete_work(Patience::full);
     leaving = detach_empty(limit_bytes_ - bytes);
   }
   const std::uint64_t released = give_back(leaving);

@@ -31,24 +31,35 @@ Result<StreamRef> Pool::Impl::adopt_stream(RawStream raw) {
 bool Pool::Impl::release_stream(StreamRef stream) {
   std::optional<MisuseReport> misuse;
   {
-    MutexLock lock(mu_);
-    if (!streams_.is_known(stream.state())) {
-      misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
-    } else {
-      let_go(stream.state());
+    // Whoever holds it may be recording for this stream, which must exist until that is done.
+    MutexLock events(events_mu_);
+    std::optional<internal::EpochEnd> last;
+    {
+      MutexLock lock(mu_);
+      if (!streams_.is_known(stream.state())) {
+        misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
+      } else {
+        last = let_go(stream.state());
+      }
     }
+    if (last.has_value()) record(*last);
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
 }
 
 void Pool::Impl::end_thread_stream(std::uint64_t id) {
-  MutexLock lock(mu_);
   // Its own thread is here for the last time, and nobody else could close its epoch.
-  if (internal::StreamState* stream = streams_.find(id)) let_go(stream);
+  MutexLock events(events_mu_);
+  std::optional<internal::EpochEnd> last;
+  {
+    MutexLock lock(mu_);
+    if (internal::StreamState* stream = streams_.find(id)) last = let_go(stream);
+  }
+  if (last.has_value()) record(*last);
 }
 
-void Pool::Impl::let_go(internal::StreamState* stream) {
+std::optional<internal::EpochEnd> Pool::Impl::let_go(internal::StreamState* stream) {
   const StreamIndex index = stream->index();
   drain_stream(index);
   // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
@@ -58,14 +69,19 @@ void Pool::Impl::let_go(internal::StreamState* stream) {
       use = {streams_.ticket(index), false};
     }
   }
-  streams_.release(stream);
+  return streams_.release(stream);
 }
 
 bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
-  MutexLock lock(mu_);
-  if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
   // An event after what the source freed: its completion is then known as soon as may be.
-  return streams_.close_epoch(source.state()->index());
+  MutexLock events(events_mu_);
+  StreamIndex index = 0;
+  {
+    MutexLock lock(mu_);
+    if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
+    index = source.state()->index();
+  }
+  return close_epoch(index);
 }
 
 // Caches.
@@ -132,18 +148,8 @@ void Pool::Impl::age_caches(std::uint64_t now_ns) {
 std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
   const std::uint64_t moved = drain_all();
-  complete_work();
+  pause_to_complete_work(Patience::full);
   return moved;
-}
-
-std::uint64_t Pool::Impl::complete_work() {
-  if (!streams_.has_unfinished()) return 0;
-  const std::uint64_t closed = streams_.epochs_closed();
-  streams_.close_epochs();
-  if (streams_.epochs_closed() > closed) emit({.kind = SlowPathEventKind::epoch_closed});
-  const std::uint64_t completed = streams_.poll();
-  if (completed > 0) tiers_.refresh();
-  return completed;
 }
 
 // Maintenance.
@@ -163,7 +169,8 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     ++counted_.maintain_steps;
     tick_ = tick_now();
     age_caches(now);
-    report.completed_epochs = complete_work();
+    // Where another thread is at it, that is as good.
+    report.completed_epochs = pause_to_complete_work(Patience::none).value_or(0);
     peak_window_.roll(now, {counted_.live_requested_bytes, held_bytes()});
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
     has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
@@ -232,7 +239,7 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
   {
     MutexLock lock(mu_);
     drain_all();
-    complete_work();
+    pause_to_complete_work(Patience::full);
   }
   // After completed work was looked for, so that one call gives back all that can be.
   MutexLock growth(growth_mu_);

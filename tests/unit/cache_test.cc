@@ -2,7 +2,6 @@
 
 #include "cache/large_cache.h"
 #include "cache/small_cache.h"
-#include "gpupool/simulated_backend.h"
 
 namespace gpupool::internal {
 namespace {
@@ -58,7 +57,7 @@ TEST_F(SmallCacheTest, SaysOnceThatItWasTouched) {
 
 class LargeCacheTest : public testing::Test {
  protected:
-  LargeCacheTest() : streams_(device_), runs_(streams_, {}), cache_(runs_) {
+  LargeCacheTest() : runs_(streams_, {}), cache_(runs_) {
     EXPECT_TRUE(runs_.reserve(4096, 4096));
     runs_.know_stream(0);
     runs_.know_stream(1);
@@ -71,7 +70,6 @@ class LargeCacheTest : public testing::Test {
     return id;
   }
 
-  SimulatedBackend device_;
   StreamTable streams_;
   RunTable runs_;
   LargeCache cache_;
