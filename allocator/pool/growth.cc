@@ -34,7 +34,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
     } else if (request.allocation_class == AllocationClass::normal) {
       MutexLock lock(mu_);
       BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
-      if (!block.exists()) block = take_as_run(shape, stream->index());
+      if (!block.exists() && shape.tier != Tier::run) block = take_as_run(shape, stream->index());
       if (block.exists()) {
         count_miss(request, MissReason::pending);
         result = hand_out(block, request, stream->index());
