@@ -89,9 +89,9 @@ void Pool::Impl::wait_for_all_work() {
   look_for_completed();
 }
 
-bool Pool::Impl::is_still_itself(const StreamState* stream) {
+bool Pool::Impl::verify(const StreamState* stream) {
   // A released reference is refused as such; its handle may name nothing any more.
-  if (!options_.verify_streams || stream == nullptr || stream->is_released()) return true;
+  if (stream == nullptr || stream->is_released()) return true;
   const auto id = driver_.backend().stream_id(stream->raw());
   if (id.ok() && id.value() == stream->id()) return true;
   MutexLock lock(mu_);

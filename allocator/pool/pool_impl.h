@@ -169,7 +169,10 @@ class Pool::Impl {
   void close_own_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(events_mu_, mu_);
   void wait_for_all_work() GPUPOOL_EXCLUDES(events_mu_, mu_);
   /// Where streams are verified, whether the driver says that `stream` is what it was.
-  bool is_still_itself(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  bool is_still_itself(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_) {
+    return !options_.verify_streams || verify(stream);
+  }
+  bool verify(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
 
   // deallocate.cc
   Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
