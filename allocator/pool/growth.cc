@@ -23,28 +23,34 @@ constexpr std::uint64_t kSegmentStepPages = 16;
 Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                           internal::StreamState* stream) {
   const std::uint64_t wait_start = driver_.now_ns();
-  MutexLock growth(growth_mu_);
-  Result<void*> result = allocate_with_driver(request, shape, stream);
-  if (!result.ok()) {
-    // What was freed is out of reach, and fallbacks are held, until their work is known complete;
-    // and nobody may have looked, or only a thread that this one did not wait for.
-    complete_work(Patience::full);
-    if (free_complete_fallbacks() > 0) {
-      result = allocate_with_driver(request, shape, stream);
-    } else if (request.allocation_class == AllocationClass::normal) {
-      MutexLock lock(mu_);
-      BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
-      if (!block.exists() && shape.tier != Tier::run) block = take_as_run(shape, stream->index());
-      if (block.exists()) {
-        count_miss(request, MissReason::pending);
-        result = hand_out(block, request, stream->index());
-      }
-    }
-  }
-  {
+  const auto count_wait = [&] {
     MutexLock lock(mu_);
     counted_.driver_wait_ns += driver_.now_ns() - wait_start;
+  };
+  const auto epochs_completed = [&] {
+    MutexLock lock(mu_);
+    return streams_.epochs_completed();
+  };
+  std::uint64_t completed_before = 0;
+  Result<void*> result = Error::out_of_memory;
+  {
+    MutexLock growth(growth_mu_);
+    completed_before = epochs_completed();
+    result = allocate_with_driver(request, shape, stream);
   }
+  if (result.ok()) {
+    count_wait();
+    return result;
+  }
+  // What was freed is out of reach, and fallbacks are held, until their work is known complete; and
+  // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
+  // must not hold up who can be served by growth.
+  complete_work(Patience::full);
+  MutexLock growth(growth_mu_);
+  if (free_complete_fallbacks() > 0 || epochs_completed() != completed_before) {
+    result = allocate_with_driver(request, shape, stream);
+  }
+  count_wait();
   if (result.ok()) return result;
   // What follows is for the report, which is to say how things are now.
   retry_stuck();
@@ -158,7 +164,8 @@ bool Pool::Impl::make_room(std::uint64_t bytes) {
     if (bytes > limit_bytes_) return false;
     // The arena's empty pages are of no use to a block that cannot be in it.
     drain_all();
-    pause_to_complete_work(Patience::full);
+    // Whoever waits for another thread in full does it without the growth lock.
+    pause_to_complete_work(Patience::brief);
     leaving = detach_empty(limit_bytes_ - bytes);
   }
   const std::uint64_t released = give_back(leaving);

@@ -138,6 +138,7 @@ void StreamTable::end_close(const EpochEnd& end) {
 void StreamTable::complete(Ticket ticket) {
   Slot& slot = *slots_[ticket.stream];
   slot.complete = ticket.epoch;
+  ++epochs_completed_;
   while (!slot.closed.empty() && slot.closed.front().epoch <= ticket.epoch) slot.closed.pop_front();
   if (slot.state == nullptr) retire_if_complete(ticket.stream);
 }

@@ -116,6 +116,7 @@ class StreamTable {
   std::size_t stream_count() const noexcept { return by_id_.size(); }
   std::size_t index_count() const noexcept { return slots_.size(); }
   std::uint64_t epochs_closed() const noexcept { return epochs_closed_; }
+  std::uint64_t epochs_completed() const noexcept { return epochs_completed_; }
   /// A handle was found to be another stream's than it was.
   void note_mismatch() noexcept { ++mismatches_; }
   std::uint64_t mismatches() const noexcept { return mismatches_; }
@@ -152,6 +153,7 @@ class StreamTable {
   std::deque<std::unique_ptr<StreamState>> released_;
   std::uint64_t sequence_ = 1;
   std::uint64_t epochs_closed_ = 0;
+  std::uint64_t epochs_completed_ = 0;
   std::uint64_t mismatches_ = 0;
 };
 

@@ -68,6 +68,7 @@ class SlowEventsTest : public testing::Test {
     });
   }
 
+  void expect_waits_for_completed_work(AllocationClass kind);
   /// Allocates and frees, mostly on a stream of its own; returns how long the longest call took.
   std::chrono::nanoseconds run_worker(unsigned seed, RawStream raw, StreamRef stream);
   /// While `slow_call` sits in a driver call of `kind`, other threads' requests go on.
@@ -150,6 +151,45 @@ void SlowEventsTest::expect_requests_go_on(BackendCall kind, Call slow_call) {
   backend_.clear();
 }
 
+void SlowEventsTest::expect_waits_for_completed_work(AllocationClass kind) {
+  device_.complete_all();
+  pool_.reset();
+  make_pool(false);
+  leave_work(800 * kMiB);
+  device_.complete_all();
+  const StreamRef other = pool_->adopt_stream(device_.create_stream()).value();
+  Gate gate;
+  std::atomic<bool> is_taken{false};
+  backend_.before(BackendCall::query_event, [&] {
+    if (!is_taken.exchange(true)) gate.pass();
+  });
+  std::thread slow([&] { pool_->maintain(); });
+  EXPECT_TRUE(gate.wait_until_reached());
+  std::atomic<bool> is_served{false};
+  std::thread asking([&] {
+    AllocationRequest request;
+    request.bytes = 800 * kMiB;
+    request.allocation_class = kind;
+    void* block = pool_->allocate(request, other).value();
+    is_served = true;
+    EXPECT_TRUE(pool_->deallocate(block, other));
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(is_served);
+  // It does not hold up who can be served by growth.
+  const auto start = SteadyClock::now();
+  const StreamRef third = pool_->adopt_stream(device_.create_stream()).value();
+  EXPECT_TRUE(pool_->deallocate(pool_->allocate(40 * kMiB, third).value(), third));
+  EXPECT_LT(SteadyClock::now() - start, kLongestCall);
+  EXPECT_FALSE(is_served);
+  gate.open();
+  slow.join();
+  asking.join();
+  backend_.clear();
+  EXPECT_EQ(pool_->stats().failures, 0u);
+  EXPECT_EQ(pool_->stats().misses, 3u);
+}
+
 TEST_F(SlowEventsTest, WhileAStreamIsAskedForItsIdentity) {
   leave_work(kMiB);
   expect_requests_go_on(BackendCall::stream_id, [&] { pool_->maintain(); });
@@ -205,27 +245,9 @@ TEST_F(SlowEventsTest, WhileAStreamIsVerified) {
 }
 
 TEST_F(SlowEventsTest, WhatOnlyCompletedWorkCanServeWaitsForIt) {
-  leave_work(1024 * kMiB);
-  device_.complete_all();
-  const StreamRef other = pool_->adopt_stream(device_.create_stream()).value();
-  shut_gate(BackendCall::query_event);
-  std::thread slow([&] { pool_->maintain(); });
-  EXPECT_TRUE(gate_.wait_until_reached());
-  std::atomic<bool> is_served{false};
-  std::thread asking([&] {
-    void* block = pool_->allocate(1024 * kMiB, other).value();
-    is_served = true;
-    EXPECT_TRUE(pool_->deallocate(block, other));
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_FALSE(is_served);
-  gate_.open();
-  slow.join();
-  asking.join();
-  backend_.clear();
-  const StatsV1 stats = pool_->stats();
-  EXPECT_EQ(stats.failures, 0u);
-  EXPECT_EQ(stats.misses_by_reason[static_cast<std::size_t>(MissReason::pending)], 1u);
+  for (const AllocationClass kind : {AllocationClass::normal, AllocationClass::contiguous}) {
+    expect_waits_for_completed_work(kind);
+  }
 }
 
 TEST_F(SlowEventsTest, AStreamIsNotReleasedWhileItsEventIsBeingRecorded) {
