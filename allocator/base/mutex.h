@@ -3,7 +3,9 @@
 #ifndef GPUPOOL_BASE_MUTEX_H_
 #define GPUPOOL_BASE_MUTEX_H_
 
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #if defined(__clang__)
 #define GPUPOOL_THREAD_ANNOTATION(x) __attribute__((x))
@@ -12,6 +14,7 @@
 #endif
 #define GPUPOOL_GUARDED_BY(x) GPUPOOL_THREAD_ANNOTATION(guarded_by(x))
 #define GPUPOOL_REQUIRES(...) GPUPOOL_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
+#define GPUPOOL_ACQUIRED_AFTER(...) GPUPOOL_THREAD_ANNOTATION(acquired_after(__VA_ARGS__))
 #define GPUPOOL_EXCLUDES(...) GPUPOOL_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
 
 namespace gpupool::internal {
@@ -23,6 +26,17 @@ class GPUPOOL_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void unlock() GPUPOOL_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
   bool try_lock() GPUPOOL_THREAD_ANNOTATION(try_acquire_capability(true)) {
     return mutex_.try_lock();
+  }
+  /// Tries for about as long, without sleeping: for waits shorter than a sleep is late.
+  bool try_lock_for(std::chrono::microseconds limit)
+      GPUPOOL_THREAD_ANNOTATION(try_acquire_capability(true)) {
+    if (mutex_.try_lock()) return true;
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+      if (mutex_.try_lock()) return true;
+    }
+    return false;
   }
 
  private:

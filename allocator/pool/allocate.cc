@@ -53,13 +53,14 @@ void* Pool::Impl::take_from_shared(std::size_t bytes, Tag tag) {
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
                                           internal::StreamState* stream,
                                           internal::ThreadRecord* record) {
+  const bool is_itself = is_still_itself(stream);
   Shape shape;
   {
     MutexLock lock(mu_);
     ++shared_requests_;
     const bool is_timed = shared_requests_ % internal::ThreadCounters::kSampleEvery == 0;
     const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
-    if (!accepts(stream)) {
+    if (!is_itself || !streams_.is_known(stream)) {
       const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
       const Error error = fail(request, MissReason::size, Error::invalid_argument);
       MutexUnlock unlock(mu_);
@@ -152,14 +153,21 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   const std::uint64_t moved = flush_own_runs(record) + flush_depots();
-  if (complete_work() > 0 || moved > 0) {
+  // Where another thread is at it, and may be stuck in the driver, this one goes on without.
+  const std::optional<std::uint64_t> completed = pause_to_complete_work(Patience::none);
+  if (completed.value_or(0) > 0 || moved > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   if (!can_grow(shape, stream) && drain_all(false) > 0) {
-    complete_work();
+    pause_to_complete_work(Patience::none);
     if (const BlockRef block = retry(); block.exists()) return block;
   }
-  const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  if (!block.exists() && !completed.has_value()) {
+    // All that is left is growing, which takes longer than the other's look mostly does.
+    pause_to_complete_work(Patience::brief);
+    block = take_shared(shape, stream, internal::Reach::everywhere);
+  }
   if (block.exists() || shape.tier == Tier::run) return block;
   // A piece that is too short for a chunk serves a block that fills it, sooner than the driver;
   // where the pool cannot grow, any block.

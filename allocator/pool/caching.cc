@@ -85,11 +85,8 @@ void Pool::Impl::on_thread_exit(void* impl, void* record) {
 }
 
 void Pool::Impl::end_thread(ThreadRecord& record) {
+  if (record.own_stream != 0) end_own_stream(record);
   MutexLock lock(mu_);
-  // Its own thread is here for the last time, and nobody else could close the epoch of its stream.
-  if (record.own_stream != 0) {
-    if (internal::StreamState* stream = streams_.find(record.own_stream)) let_go(stream, &record);
-  }
   while (ThreadCache* const cache = record.caches) {
     flush(*cache);
     caches_.close_cache(record, *cache);
@@ -113,6 +110,18 @@ void Pool::Impl::forget_threads() {
     }
     internal::forget_thread(record->exit);
   }
+}
+
+void Pool::Impl::end_own_stream(const ThreadRecord& record) {
+  // Its own thread is here for the last time, and nobody else could close the stream's epoch.
+  MutexLock events(events_mu_);
+  std::optional<internal::EpochEnd> last;
+  {
+    MutexLock lock(mu_);
+    internal::StreamState* const stream = streams_.find(record.own_stream);
+    if (stream != nullptr) last = let_go(stream, &record);
+  }
+  if (last.has_value()) this->record(*last);
 }
 
 // Caches of the calling thread.
@@ -222,15 +231,16 @@ void Pool::Impl::put_left_over(DeviceAddress address) {
     cache.claim.leave();
     if (is_put) return;
   }
-  MutexLock lock(mu_);
-  put_cached(&cache, block, cache.stream);
-  note_own_free(cache);
-}
-
-void Pool::Impl::note_own_free(const ThreadCache& cache) {
-  if (!cache.claim.has_ended() && cache.state->raw() == per_thread_stream()) {
-    streams_.note_own_free(cache.stream);
+  bool is_close_due = false;
+  {
+    MutexLock lock(mu_);
+    put_cached(&cache, block, cache.stream);
+    if (!cache.claim.has_ended() && cache.state->raw() == per_thread_stream()) {
+      streams_.note_own_free(cache.stream);
+      is_close_due = streams_.is_own_close_due(cache.stream);
+    }
   }
+  if (is_close_due) close_own_epoch(cache.stream);
 }
 
 void Pool::Impl::put_cached(ThreadCache* cache, BlockRef block, StreamIndex stream) {

@@ -17,10 +17,17 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
     return true;
   }
   std::optional<MisuseReport> misuse;
+  if (!is_still_itself(stream)) stream = nullptr;
+  std::optional<StreamIndex> due;
   {
     MutexLock lock(mu_);
     misuse = take_back(pointer, bytes, stream, record);
+    if (!misuse.has_value() && stream->raw() == per_thread_stream() &&
+        streams_.is_own_close_due(stream->index())) {
+      due = stream->index();
+    }
   }
+  if (due.has_value()) close_own_epoch(*due);
   if (!misuse.has_value()) return true;
   report_misuse(*misuse);
   return misuse->kind == Misuse::wrong_size;
@@ -31,15 +38,6 @@ bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw)
   return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr));
 }
 
-bool Pool::Impl::accepts(const internal::StreamState* stream) {
-  if (!streams_.is_known(stream)) return false;
-  if (!options_.verify_streams) return true;
-  const auto id = driver_.backend().stream_id(stream->raw());
-  if (id.ok() && id.value() == stream->id()) return true;
-  streams_.note_mismatch();
-  return false;
-}
-
 internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
   return target.fallback != nullptr ? target.fallback->block : tiers_.record(target.block);
 }
@@ -47,7 +45,7 @@ internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
                                                   internal::StreamState* stream,
                                                   internal::ThreadRecord* record) {
-  if (!accepts(stream)) {
+  if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
   const Target target = find_target(pointer);
@@ -112,10 +110,12 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_
 
 bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   std::optional<MisuseReport> misuse;
+  const bool is_itself = is_still_itself(stream.state());
+  StreamIndex index = internal::kAnybody;
   {
     MutexLock lock(mu_);
     const Target target = find_target(pointer);
-    if (!accepts(stream.state())) {
+    if (!is_itself || !streams_.is_known(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
     } else if (!target.exists() || !target.is_start) {
       misuse = count_misuse(explain(pointer));
@@ -125,12 +125,9 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
       if (!word.is_live() || !record.take(word, word.with_extra_uses())) {
         misuse = count_misuse(explain(pointer));
       } else {
-        const StreamIndex index = stream.state()->index();
+        index = stream.state()->index();
         ExtraUse use{{index, 0}, at_free};
-        if (!at_free) {
-          use.ticket = streams_.ticket(index);
-          streams_.close_epoch(index);
-        }
+        if (!at_free) use.ticket = streams_.ticket(index);
         auto& uses = extra_uses_[pointer];
         // One entry a stream and kind: the later use covers the earlier.
         const auto known = std::find_if(uses.begin(), uses.end(), [&](const ExtraUse& other) {
@@ -144,8 +141,16 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
       }
     }
   }
-  if (misuse.has_value()) report_misuse(*misuse);
-  return !misuse.has_value();
+  if (misuse.has_value()) {
+    report_misuse(*misuse);
+    return false;
+  }
+  if (at_free) return true;
+  // The event comes after all that the stream was given by now; what else it may come after only
+  // makes the block wait longer.
+  MutexLock events(events_mu_);
+  close_epoch(index);
+  return true;
 }
 
 Pool::Impl::Target Pool::Impl::find_target(const void* pointer) {
@@ -230,6 +235,7 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
 internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint64_t id,
                                                         internal::ThreadRecord* record) {
   if (internal::StreamState* known = streams_.find(id)) return known;
+  // Nothing is recorded for it: the handle is another stream's.
   if (internal::StreamState* former = streams_.disown(raw, id)) let_go(former, record);
   internal::StreamState* adopted = streams_.adopt(raw, id);
   if (adopted == nullptr) return nullptr;

@@ -24,20 +24,34 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
                                           internal::StreamState* stream,
                                           internal::ThreadRecord* record) {
   const std::uint64_t wait_start = driver_.now_ns();
-  MutexLock growth(growth_mu_);
-  Result<void*> result = allocate_with_driver(request, shape, stream, record);
-  if (!result.ok()) {
-    // Freed fallbacks are held until their work is known complete, and nobody may have looked.
-    {
-      MutexLock lock(mu_);
-      complete_work();
-    }
-    if (free_complete_fallbacks() > 0) result = allocate_with_driver(request, shape, stream, record);
-  }
-  {
+  const auto count_wait = [&] {
     MutexLock lock(mu_);
     counted_.driver_wait_ns += driver_.now_ns() - wait_start;
+  };
+  const auto epochs_completed = [&] {
+    MutexLock lock(mu_);
+    return streams_.epochs_completed();
+  };
+  std::uint64_t completed_before = 0;
+  Result<void*> result = Error::out_of_memory;
+  {
+    MutexLock growth(growth_mu_);
+    completed_before = epochs_completed();
+    result = allocate_with_driver(request, shape, stream, record);
   }
+  if (result.ok()) {
+    count_wait();
+    return result;
+  }
+  // What was freed is out of reach, and fallbacks are held, until their work is known complete; and
+  // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
+  // must not hold up who can be served by growth.
+  complete_work(Patience::full);
+  MutexLock growth(growth_mu_);
+  if (free_complete_fallbacks() > 0 || epochs_completed() != completed_before) {
+    result = allocate_with_driver(request, shape, stream, record);
+  }
+  count_wait();
   if (result.ok()) return result;
   // What follows is for the report, which is to say how things are now.
   retry_stuck();
@@ -162,7 +176,8 @@ bool Pool::Impl::make_room(std::uint64_t bytes) {
     if (bytes > limit_bytes_) return false;
     // The arena's empty pages are of no use to a block that cannot be in it.
     drain_all(false);
-    complete_work();
+    // Whoever waits for another thread in full does it without the growth lock.
+    pause_to_complete_work(Patience::brief);
     leaving = detach_empty(limit_bytes_ - bytes);
   }
   const std::uint64_t released = give_back(leaving);

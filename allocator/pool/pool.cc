@@ -81,7 +81,7 @@ Pool::Impl::Impl(Backend& backend, PoolOptions options)
       clock_(options_.clock != nullptr ? *options_.clock : backend.clock()),
       start_time_ns_(clock_.now_ns()),
       driver_(backend, clock_, options_.observer),
-      streams_(backend),
+      events_(backend),
       tiers_(streams_, options_.watched_sizes) {}
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
@@ -188,8 +188,8 @@ void Pool::Impl::shut_down() {
     // included, and on what leaked, whatever stream uses it.
     drain_all(true);
     if (leak.has_value()) streams_.open_all();
-    streams_.synchronize();
   }
+  wait_for_all_work();
   if (leak.has_value()) report_misuse(*leak);
 
   // From here on errors are of no use: the driver may be unloading at process exit, which gives

@@ -1,18 +1,23 @@
 // The pool behind Pool: routes requests through the tiers, grows the arena, keeps the books.
 //
-// A hit takes no lock: it is the thread's own cache that serves it (hit.cc). Below, two locks.
-// `mu_` guards every structure that threads share and is never held across a call that waits for
-// the driver's memory management; `growth_mu_`, taken first, lets one thread at a time make such
-// calls (backing, giving back, fallbacks), so that a plan made under mu_ holds until it is
-// committed under mu_ again. Events are recorded and queried under mu_: 0.4 us, and they wait for
-// nothing.
+// A hit takes no lock: it is the thread's own cache that serves it (hit.cc). Below, three locks,
+// taken in this order:
+//   growth_mu_  one thread at a time calls the driver's memory management (backing, giving back,
+//               fallbacks), so that a plan made under mu_ holds until it is committed under mu_
+//               again.
+//   events_mu_  one thread at a time closes epochs and looks at their events. An event takes
+//               0.4 us, but up to milliseconds while another thread is in cudaFree; so a request
+//               that may be served otherwise does not wait for this lock (Patience).
+//   mu_         guards every structure that threads share; what all requests need that no cache
+//               serves. No driver call is made under it.
 //
-// Split by what is done: hit.cc, allocate.cc, growth.cc, deallocate.cc, caching.cc, upkeep.cc,
-// peaks.cc, report.cc.
+// Split by what is done: hit.cc, allocate.cc, growth.cc, deallocate.cc, caching.cc, completion.cc,
+// upkeep.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,6 +35,7 @@
 #include "pool/peak_window.h"
 #include "pool/shape.h"
 #include "pool/shared_tiers.h"
+#include "stream/epoch_events.h"
 #include "stream/stream_table.h"
 
 namespace gpupool {
@@ -176,7 +182,6 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
-  void note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_limit() GPUPOOL_REQUIRES(mu_);
   // Each gives blocks to the shared tiers and returns their bytes.
@@ -207,6 +212,7 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
   static void on_thread_exit(void* impl, void* record);
   void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
+  void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
   /// Threads that end are of no interest any more, for the pool's end.
   void forget_threads() GPUPOOL_EXCLUDES(mu_);
 
@@ -264,9 +270,33 @@ class Pool::Impl {
   /// With no growth under way, which the device would count and the books not yet.
   void refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
+  // completion.cc
+  /// How long a thread waits for another one that looks at events, and may be stuck in the driver.
+  enum class Patience : std::uint8_t {
+    none,
+    brief,  // no longer than growing would take
+    full,
+  };
+  /// Closes epochs and looks what is complete; returns how many epochs newly are. Nothing where
+  /// another thread was at it for longer than `patience`.
+  std::optional<std::uint64_t> complete_work(Patience patience) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// The same for a thread that holds mu_: lets go of it for the driver calls.
+  std::optional<std::uint64_t> pause_to_complete_work(Patience patience)
+      GPUPOOL_EXCLUDES(events_mu_) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t look_for_completed() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
+  /// Closes the stream's open epoch. False where something is left that no event covers.
+  bool close_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
+  bool record(internal::EpochEnd end) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
+  /// The calling thread's default stream has an epoch to close that nobody else can.
+  void close_own_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  void wait_for_all_work() GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// Where streams are verified, whether the driver says that `stream` is what it was.
+  bool is_still_itself(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_) {
+    return !options_.verify_streams || verify(stream);
+  }
+  bool verify(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+
   // deallocate.cc
-  /// Whether `stream` is one of ours and, where streams are verified, still what it was.
-  bool accepts(const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
   bool deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream);
   Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
@@ -285,11 +315,11 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
 
   // upkeep.cc
-  /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe.
-  void let_go(internal::StreamState* stream, const internal::ThreadRecord* record)
+  /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe. Gives
+  /// what is to be recorded for it while it exists.
+  std::optional<internal::EpochEnd> let_go(internal::StreamState* stream,
+                                           const internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
-  /// Closes epochs and looks what is complete; returns how many epochs newly are.
-  std::uint64_t complete_work() GPUPOOL_REQUIRES(mu_);
   /// Gives freed fallbacks whose work is known complete back to the driver; returns their bytes.
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -347,8 +377,11 @@ class Pool::Impl {
   internal::Driver driver_;
 
   internal::Mutex growth_mu_;
-  mutable internal::Mutex mu_;
+  mutable internal::Mutex events_mu_ GPUPOOL_ACQUIRED_AFTER(growth_mu_);
+  mutable internal::Mutex mu_ GPUPOOL_ACQUIRED_AFTER(events_mu_);
   internal::StreamTable streams_ GPUPOOL_GUARDED_BY(mu_);
+  internal::EpochEvents events_ GPUPOOL_GUARDED_BY(events_mu_);
+  std::vector<internal::EpochEnd> closing_ GPUPOOL_GUARDED_BY(events_mu_);  // kept for its memory
   // Guarded by mu_, but for its directory, which a hit reads.
   internal::SharedTiers tiers_;
   internal::ThreadCaches caches_ GPUPOOL_GUARDED_BY(mu_);

@@ -305,7 +305,9 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
 // The books.
 
 void Pool::Impl::check_invariants() const {
-  // One lock for all, so that what is compared is of one moment.
+  // One lock for all, so that what is compared is of one moment; the other, since no epoch may be
+  // half closed.
+  MutexLock events(events_mu_);
   MutexLock lock(mu_);
   std::uint64_t live = 0;
   std::uint64_t live_bytes = 0;

@@ -28,18 +28,25 @@ Result<StreamRef> Pool::Impl::adopt_stream(RawStream raw) {
 bool Pool::Impl::release_stream(StreamRef stream) {
   std::optional<MisuseReport> misuse;
   {
-    MutexLock lock(mu_);
-    if (!streams_.is_known(stream.state())) {
-      misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
-    } else {
-      let_go(stream.state(), find_own_record());
+    // Whoever holds it may be recording for this stream, which must exist until that is done.
+    MutexLock events(events_mu_);
+    std::optional<internal::EpochEnd> last;
+    {
+      MutexLock lock(mu_);
+      if (!streams_.is_known(stream.state())) {
+        misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
+      } else {
+        last = let_go(stream.state(), find_own_record());
+      }
     }
+    if (last.has_value()) record(*last);
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
 }
 
-void Pool::Impl::let_go(internal::StreamState* stream, const internal::ThreadRecord* record) {
+std::optional<internal::EpochEnd> Pool::Impl::let_go(internal::StreamState* stream,
+                                                     const internal::ThreadRecord* record) {
   const StreamIndex index = stream->index();
   end_caches(index, record);
   // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
@@ -49,14 +56,19 @@ void Pool::Impl::let_go(internal::StreamState* stream, const internal::ThreadRec
       use = {streams_.ticket(index), false};
     }
   }
-  streams_.release(stream);
+  return streams_.release(stream);
 }
 
 bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
-  MutexLock lock(mu_);
-  if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
   // An event after what the source freed: its completion is then known as soon as may be.
-  return streams_.close_epoch(source.state()->index());
+  MutexLock events(events_mu_);
+  StreamIndex index = 0;
+  {
+    MutexLock lock(mu_);
+    if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
+    index = source.state()->index();
+  }
+  return close_epoch(index);
 }
 
 // Caches.
@@ -64,20 +76,10 @@ bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
 std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
   const std::uint64_t moved = drain_all(true);
-  complete_work();
+  pause_to_complete_work(Patience::full);
   // What is cached from now on ages from now on.
   next_aging_ns_ = clock_.now_ns() + kCacheAgeNs;
   return moved;
-}
-
-std::uint64_t Pool::Impl::complete_work() {
-  if (!streams_.has_unfinished()) return 0;
-  const std::uint64_t closed = streams_.epochs_closed();
-  streams_.close_epochs();
-  if (streams_.epochs_closed() > closed) emit({.kind = SlowPathEventKind::epoch_closed});
-  const std::uint64_t completed = streams_.poll();
-  if (completed > 0) tiers_.refresh();
-  return completed;
 }
 
 // Maintenance.
@@ -93,7 +95,8 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     ++counted_.maintain_steps;
     tick_.set(tick_now());
     age_caches(now);
-    report.completed_epochs = complete_work();
+    // Where another thread is at it, that is as good.
+    report.completed_epochs = pause_to_complete_work(Patience::none).value_or(0);
     fold_peaks();
     const auto live = static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
     peak_window_.roll(now, {live, held_bytes()});
@@ -168,7 +171,7 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
   {
     MutexLock lock(mu_);
     drain_all(true);
-    complete_work();
+    pause_to_complete_work(Patience::full);
   }
   // After completed work was looked for, so that one call gives back all that can be.
   MutexLock growth(growth_mu_);
