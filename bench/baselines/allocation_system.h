@@ -9,7 +9,8 @@
 //
 // Invariants: live blocks do not overlap and are aligned to 512 bytes; a call that fails leaves
 // every block as it was. Requires: all blocks are freed before the system ends.
-// Thread safety: one thread, gpupool's own excepted. Cost: each header says its own.
+// Thread safety: one thread, so that the textbook forms are as fast as they get; only gpupool's own
+// has what a program of several threads needs. Cost: each header says its own.
 #ifndef GPUPOOL_BENCH_BASELINES_ALLOCATION_SYSTEM_H_
 #define GPUPOOL_BENCH_BASELINES_ALLOCATION_SYSTEM_H_
 

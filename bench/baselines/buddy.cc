@@ -10,6 +10,20 @@ namespace gpupool::baselines {
 
 Buddy::~Buddy() { give_back_unused(); }
 
+/// The tags of granules that 2^k divides, and 2^(k+1) does not, lie side by side, high k first.
+Buddy::Tag& Buddy::tag_at(const BuddySegment& segment, std::uint64_t granule) {
+  if (granule == 0) return segment.tags[0];
+  const auto zeros = static_cast<Order>(std::countr_zero(granule));
+  return segment.tags[granules_of(segment.order - 1 - zeros) + (granule >> (zeros + 1))];
+}
+
+Buddy::Tag& Buddy::new_tag(BuddySegment& segment, std::uint64_t granule) {
+  Tag& tag = tag_at(segment, granule);
+  tag.segment = &segment;
+  tag.granule = static_cast<std::uint32_t>(granule);
+  return tag;
+}
+
 Result<void*> Buddy::allocate(std::uint64_t bytes, StreamIndex stream) {
   if (bytes == 0) return nullptr;
   const auto order = static_cast<Order>(std::bit_width((bytes - 1) / kGranuleBytes));
@@ -24,9 +38,7 @@ Result<void*> Buddy::allocate(std::uint64_t bytes, StreamIndex stream) {
   remove(tag);
   while (found > order) {
     --found;
-    Tag& half = *(&tag + (std::size_t{1} << found));
-    half.segment = tag.segment;
-    push(half, found, stream);
+    push(new_tag(*tag.segment, tag.granule + granules_of(found)), found, stream);
   }
   tag.order = static_cast<std::uint8_t>(order);
   tag.state = State::live;
@@ -43,7 +55,7 @@ bool Buddy::deallocate(void* pointer, StreamIndex stream) {
   while (Tag* const buddy = find_free_buddy(*tag, stream)) {
     remove(*buddy);
     tag->state = buddy->state = State::inside;
-    tag = std::min(tag, buddy);
+    if (buddy->granule < tag->granule) tag = buddy;
     tag->order = static_cast<std::uint8_t>(++order);
   }
   push(*tag, order, stream);
@@ -59,14 +71,14 @@ Buddy::Tag* Buddy::find_live(DeviceAddress address) const {
   const BuddySegment& segment = **std::prev(after);
   const std::uint64_t offset = address - segment.address;
   if (offset >= bytes_of(segment.order) || offset % kGranuleBytes != 0) return nullptr;
-  Tag& tag = segment.tags[offset / kGranuleBytes];
+  Tag& tag = tag_at(segment, offset / kGranuleBytes);
   return tag.state == State::live ? &tag : nullptr;
 }
 
 /// The buddy of the block at `tag` where it is free as a whole and `stream`'s.
 Buddy::Tag* Buddy::find_free_buddy(const Tag& tag, StreamIndex stream) const {
   if (tag.order == tag.segment->order) return nullptr;
-  Tag& buddy = tag.segment->tags[granule_of(tag) ^ (std::size_t{1} << tag.order)];
+  Tag& buddy = tag_at(*tag.segment, tag.granule ^ granules_of(tag.order));
   const bool is_one =
       buddy.state == State::free && buddy.order == tag.order && buddy.stream == stream;
   return is_one ? &buddy : nullptr;
@@ -102,16 +114,13 @@ Result<void> Buddy::add_segment(Order order, StreamIndex stream) {
   auto segment = std::make_unique<BuddySegment>();
   segment->address = grown.value().address;
   segment->order = static_cast<Order>(std::bit_width(grown.value().bytes / kGranuleBytes) - 1);
-  segment->tags.reset(
-      static_cast<Tag*>(std::calloc(std::size_t{1} << segment->order, sizeof(Tag))));
+  segment->tags.reset(static_cast<Tag*>(std::calloc(granules_of(segment->order), sizeof(Tag))));
   if (segment->tags == nullptr) {
     // The host has no room for the tags. A refusal here leaves the memory held, which is counted.
     static_cast<void>(backend_.deallocate(segment->address));
     return Error::out_of_memory;
   }
-  Tag& tag = segment->tags[0];
-  tag.segment = segment.get();
-  push(tag, segment->order, stream);
+  push(new_tag(*segment, 0), segment->order, stream);
   const auto place = std::upper_bound(
       segments_.begin(), segments_.end(), segment->address,
       [](DeviceAddress address, const auto& other) { return address < other->address; });
@@ -124,9 +133,9 @@ bool Buddy::give_back_unused() {
   const auto is_given_back = [this](const std::unique_ptr<BuddySegment>& segment) {
     if (segment->live_count != 0 || !backend_.deallocate(segment->address).ok()) return false;
     // Several blocks where several streams have freed them.
-    for (std::size_t granule = 0; granule < std::size_t{1} << segment->order;) {
-      Tag& tag = segment->tags[granule];
-      granule += std::size_t{1} << tag.order;
+    for (std::uint64_t granule = 0; granule < granules_of(segment->order);) {
+      Tag& tag = tag_at(*segment, granule);
+      granule += granules_of(tag.order);
       remove(tag);
     }
     return true;
@@ -142,12 +151,13 @@ std::string Buddy::find_fault() const {
   std::size_t free_count = 0;
   for (const auto& segment : segments_) {
     held += bytes_of(segment->order);
-    const std::size_t end = std::size_t{1} << segment->order;
+    const std::uint64_t end = granules_of(segment->order);
     std::size_t live_count = 0;
-    for (std::size_t granule = 0; granule < end;) {
-      const Tag& tag = segment->tags[granule];
-      const std::size_t length = std::size_t{1} << tag.order;
-      if (tag.state == State::inside || tag.segment != segment.get()) return "a head that is none";
+    for (std::uint64_t granule = 0; granule < end;) {
+      const Tag& tag = tag_at(*segment, granule);
+      const std::uint64_t length = granules_of(tag.order);
+      const bool is_head = tag.segment == segment.get() && tag.granule == granule;
+      if (tag.state == State::inside || !is_head) return "a head that is none";
       if (granule % length != 0) fault = "a block that begins where its order cannot";
       if (tag.state == State::live) ++live_count;
       if (tag.state == State::free) {
