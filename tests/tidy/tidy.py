@@ -136,8 +136,9 @@ def _ladder_problem(tree, path, rung, kind, name):
 
 
 def public_only(tree):
-    """exporter/, tools/ and examples/ know the allocator by its public headers alone."""
-    own = {"exporter": ("exporter/",), "tools": ("tools/", "exporter/"), "examples": ()}
+    """Whatever is not the allocator knows it by its public headers alone."""
+    own = {"exporter": ("exporter/",), "tools": ("tools/", "exporter/", "bench/baselines/"),
+           "bench/baselines": ("bench/baselines/",), "examples": ()}
     for folder, prefixes in own.items():
         for path in tree.under(folder):
             for line, kind, name in cpp_text.includes(tree.text(path)):
