@@ -19,7 +19,8 @@ SizeClasses::SizeClass SizeClasses::class_of(std::uint64_t bytes) {
   // A step is an eighth of the next power of two: four of them from the power before.
   const unsigned shift = std::max(log2, kGranuleShift + 3) - 3;
   const std::uint64_t steps = ((bytes - 1) >> shift) + 1;
-  return {(shift - kGranuleShift) * 4 + static_cast<std::size_t>(steps) - 1, steps << shift};
+  return {std::size_t{shift - kGranuleShift} * 4 + static_cast<std::size_t>(steps) - 1,
+          steps << shift};
 }
 
 SizeClasses::~SizeClasses() { give_back_unused(); }

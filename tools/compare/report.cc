@@ -1,5 +1,6 @@
 #include "tools/compare/report.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tools/terminal/table.h"
@@ -54,7 +55,7 @@ std::string held_ratio(std::uint64_t held, std::uint64_t requested, std::uint64_
 
 /// Three digits or all of them: "8.4", "84.2", "842", "41 092".
 std::string short_number(double number) {
-  if (number >= 99.95) return grouped(static_cast<std::uint64_t>(number + 0.5));
+  if (number >= 99.95) return grouped(static_cast<std::uint64_t>(std::llround(number)));
   return fixed(number, 1);
 }
 
