@@ -1,5 +1,7 @@
 #include "bench/baselines/buddy.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -9,6 +11,8 @@
 namespace gpupool::baselines {
 
 Buddy::~Buddy() { give_back_unused(); }
+
+void UnmapPages::operator()(void* pages) const { munmap(pages, bytes); }
 
 /// The tags of granules that 2^k divides, and 2^(k+1) does not, lie side by side, high k first.
 Buddy::Tag& Buddy::tag_at(const BuddySegment& segment, std::uint64_t granule) {
@@ -114,12 +118,16 @@ Result<void> Buddy::add_segment(Order order, StreamIndex stream) {
   auto segment = std::make_unique<BuddySegment>();
   segment->address = grown.value().address;
   segment->order = static_cast<Order>(std::bit_width(grown.value().bytes / kGranuleBytes) - 1);
-  segment->tags.reset(static_cast<Tag*>(std::calloc(granules_of(segment->order), sizeof(Tag))));
-  if (segment->tags == nullptr) {
+  const std::size_t tag_bytes = granules_of(segment->order) * sizeof(Tag);
+  // Not calloc, which clears memory that it has used before: all of it, for a few tags.
+  void* const tags = mmap(nullptr, tag_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (tags == MAP_FAILED) {
     // The host has no room for the tags. A refusal here leaves the memory held, which is counted.
     static_cast<void>(backend_.deallocate(segment->address));
     return Error::out_of_memory;
   }
+  segment->tags = {static_cast<Tag*>(tags), UnmapPages{tag_bytes}};
   push(new_tag(*segment, 0), segment->order, stream);
   const auto place = std::upper_bound(
       segments_.begin(), segments_.end(), segment->address,

@@ -18,7 +18,6 @@
 #define GPUPOOL_BENCH_BASELINES_BUDDY_H_
 
 #include <array>
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -26,6 +25,11 @@
 #include "gpupool/backend.h"
 
 namespace gpupool::baselines {
+
+struct UnmapPages {
+  std::size_t bytes = 0;
+  void operator()(void* pages) const;
+};
 
 class Buddy final : public AllocationSystem {
  public:
@@ -57,16 +61,14 @@ class Buddy final : public AllocationSystem {
     State state;
     StreamIndex stream;
   };
-  struct FreeTags {
-    void operator()(Tag* tags) const { std::free(tags); }
-  };
   struct BuddySegment {
     DeviceAddress address = 0;
     Order order = 0;
     std::size_t live_count = 0;
     /// Where blocks of high order begin comes first, so that large blocks touch few pages of tags.
-    /// From calloc: pages that nobody touches cost nothing, and zero is State::inside.
-    std::unique_ptr<Tag[], FreeTags> tags;
+    /// Pages of the system's own: those that nobody touches cost nothing, and zero is
+    /// State::inside.
+    std::unique_ptr<Tag[], UnmapPages> tags;
   };
   struct Lists {
     std::array<Tag*, kOrderCount> first{};
