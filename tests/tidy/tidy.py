@@ -312,9 +312,10 @@ def _orphan_folder(tree, path):
     folder = pathlib.PurePosixPath(path).parent
     above = next(parent for parent in folder.parents
                  if str(parent / "CMakeLists.txt") in tree.paths or str(parent) == ".")
-    name = str(folder.relative_to(above))
-    if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])",
-                     tree.text(str(above / "CMakeLists.txt"))):
+    # By the next folder above that has a CMakeLists.txt, or by the root with its whole path.
+    adders = ((above, folder.relative_to(above)), (pathlib.PurePosixPath("."), folder))
+    if not any(re.search(rf"(?<![\w.-]){re.escape(str(name))}(?![\w.-])",
+                         tree.text(str(adder / "CMakeLists.txt"))) for adder, name in adders):
         yield Finding(path, 1, "orphans", f"{above}/CMakeLists.txt does not add {name}")
 
 
