@@ -316,7 +316,8 @@ def _orphan_folder(tree, path):
     adders = ((above, folder.relative_to(above)), (pathlib.PurePosixPath("."), folder))
     if not any(re.search(rf"(?<![\w.-]){re.escape(str(name))}(?![\w.-])",
                          tree.text(str(adder / "CMakeLists.txt"))) for adder, name in adders):
-        yield Finding(path, 1, "orphans", f"{above}/CMakeLists.txt does not add {name}")
+        yield Finding(path, 1, "orphans",
+                      f"{above}/CMakeLists.txt does not add {folder.relative_to(above)}")
 
 
 # --- documents ------------------------------------------------------------------------------------

@@ -229,6 +229,11 @@ class TidyTest(unittest.TestCase):
         self.write("tests/stress/CMakeLists.txt", "")
         self.assert_finds("orphans", "tests/stress/CMakeLists.txt")
 
+    def test_folder_that_the_root_adds(self):
+        self.write("tests/unit/deep/CMakeLists.txt", "")
+        self.append("CMakeLists.txt", "add_subdirectory(tests/unit/deep)\n")
+        self.assertEqual(tidy.findings(self.root), [])
+
     def test_dead_link(self):
         self.append("docs/guide.md", "[x](missing.md) [y](https://example.org/z) [z](#top)\n")
         self.assert_finds("links", "docs/guide.md")
