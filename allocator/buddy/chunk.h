@@ -18,7 +18,7 @@
 #include "base/lazy_array.h"
 #include "base/units.h"
 #include "buddy/buddy_mask.h"
-#include "stream/ticket.h"
+#include "stream/ticket_set.h"
 
 namespace gpupool::internal {
 

@@ -42,7 +42,7 @@ StreamState* StreamTable::disown(RawStream raw, std::uint64_t id) {
 
 StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   if (StreamState* known = find(id)) return known;
-  if (by_id_.size() >= kMaxStreams) return nullptr;
+  if (free_indices_.empty() && slots_.size() >= kMaxStreams) return nullptr;
   // The per-thread handle has the same value for every thread's own stream. Of any other handle
   // the former owner is gone: see disown().
   if (raw != per_thread_stream()) {
@@ -87,12 +87,6 @@ void StreamTable::release(StreamState* state) {
   by_id_.erase(found);
   if (released_.size() > kReleasedKept) released_.pop_front();
   retire_if_complete(state->index_);
-}
-
-Ticket StreamTable::ticket(StreamIndex stream) {
-  Slot& slot = *slots_[stream];
-  if (slot.open_first_use == 0) slot.open_first_use = sequence_;
-  return {stream, slot.open};
 }
 
 bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {
