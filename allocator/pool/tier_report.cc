@@ -6,13 +6,6 @@
 
 namespace gpupool::internal {
 
-std::uint64_t SharedTiers::bytes_of(BlockRef block) const noexcept {
-  if (block.is_run()) return runs_[block.run].units * kUnitBytes;
-  const std::uint32_t unit = block.granule / kGranulesPerUnit;
-  if (const SlabId id = slab_at(block.chunk, unit); id != 0) return slabs_[id].info().slot_bytes;
-  return chunks_[block.chunk].block_units[unit] * kUnitBytes;
-}
-
 Tier SharedTiers::tier_of(BlockRef block) const noexcept {
   if (block.is_run()) return Tier::run;
   return slab_at(block.chunk, block.granule / kGranulesPerUnit) != 0 ? Tier::size_class
@@ -122,11 +115,14 @@ void SharedTiers::check_chunk(ChunkId id) const {
     const UnitMask units = unit_mask(slab.first_unit(), slab.info().slab_units);
     GPUPOOL_CHECK((used & units) == 0 && slab.taken() > 0);
     GPUPOOL_CHECK(slab.is_listed == slab.has_free());
+    GPUPOOL_CHECK(slab_at(id, slab.first_unit()) == slab_id);
+    GPUPOOL_CHECK(slab_at(id, slab.first_unit() + slab.info().slab_units - 1) == slab_id);
     used |= units;
     bytes += slab.free_bytes();
   }
   for (std::uint32_t unit = 0; unit < kUnitsPerChunk; ++unit) {
     if (chunk.block_units[unit] == 0) continue;
+    GPUPOOL_CHECK(slab_at(id, unit) == 0);
     const UnitMask units = unit_mask(unit, chunk.block_units[unit]);
     GPUPOOL_CHECK((used & units) == 0);
     used |= units;
