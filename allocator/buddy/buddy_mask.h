@@ -12,6 +12,7 @@
 #define GPUPOOL_BUDDY_BUDDY_MASK_H_
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -34,14 +35,46 @@ constexpr std::uint32_t buddy_room(UnitMask free, std::uint32_t unit) {
   return std::min(ones, aligned);
 }
 
+/// The units from which on `units` in a row are free. Requires: 0 < units <= kMaskUnits.
+constexpr UnitMask heads_of(UnitMask free, std::uint32_t units) {
+  // Doubling: where n are free, and n more after those.
+  UnitMask heads = free;
+  std::uint32_t sure = 1;
+  for (; sure * 2 <= units; sure *= 2) heads &= heads >> sure;
+  return units == sure ? heads : heads & heads >> (units - sure);
+}
+
+/// The units that are multiples of `step`, a power of two.
+constexpr UnitMask multiples_of(std::uint32_t step) {
+  // All ones divided by 2^step - 1 is a one every `step` bits.
+  return static_cast<UnitMask>(0xffffffffU / ((std::uint64_t{1} << step) - 1));
+}
+
 /// The largest block that fits, in units.
 constexpr std::uint32_t largest_buddy(UnitMask free) {
-  std::uint32_t largest = 0;
-  for (UnitMask rest = free; rest != 0; rest &= rest - 1) {
-    largest =
-        std::max(largest, buddy_room(free, static_cast<std::uint32_t>(std::countr_zero(rest))));
+  if (free == 0) return 0;
+  // heads[k]: 2^k units are free from there on.
+  std::array<UnitMask, 5> heads{free};
+  for (unsigned k = 1; k < heads.size(); ++k)
+    heads[k] = heads[k - 1] & heads[k - 1] >> (1U << (k - 1));
+  constexpr std::array<UnitMask, 6> kAligned{multiples_of(1), multiples_of(2),  multiples_of(4),
+                                             multiples_of(8), multiples_of(16), multiples_of(32)};
+  for (unsigned k = 5; k-- > 0;) {
+    // Blocks of more than 2^k units start at multiples of 2^(k+1), and have no more units than
+    // that.
+    std::uint32_t units = 1U << k;
+    UnitMask left = heads[k] & kAligned[k + 1];
+    if ((left & free >> units) == 0) continue;
+    if ((left & heads[k] >> units) != 0) return units * 2;
+    for (unsigned j = k; j-- > 0;) {
+      const UnitMask longer = left & heads[j] >> units;
+      if (longer == 0) continue;
+      left = longer;
+      units += 1U << j;
+    }
+    return units;
   }
-  return largest;
+  return 1;
 }
 
 /// Where a block of `units` goes: the place with the least room to spare, the lowest of equals;
@@ -49,10 +82,11 @@ constexpr std::uint32_t largest_buddy(UnitMask free) {
 constexpr std::uint32_t find_buddy(UnitMask free, std::uint32_t units) {
   std::uint32_t best = kMaskUnits;
   std::uint32_t best_room = kMaskUnits + 1;
-  for (UnitMask rest = free; rest != 0; rest &= rest - 1) {
+  for (UnitMask rest = heads_of(free, units) & multiples_of(std::bit_ceil(units)); rest != 0;
+       rest &= rest - 1) {
     const auto unit = static_cast<std::uint32_t>(std::countr_zero(rest));
     const std::uint32_t room = buddy_room(free, unit);
-    if (room >= units && room < best_room) {
+    if (room < best_room) {
       best = unit;
       best_room = room;
     }

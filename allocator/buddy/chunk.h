@@ -16,28 +16,30 @@
 
 #include "base/units.h"
 #include "buddy/buddy_mask.h"
-#include "stream/ticket.h"
+#include "stream/ticket_set.h"
 
 namespace gpupool::internal {
 
 using ChunkId = std::uint32_t;  // 0: none
 
-struct Chunk {
+struct alignas(64) Chunk {
   std::uint32_t run = 0;  // 0: not in use
   StreamIndex owner = 0;
   UnitMask free = 0;
   UnitMask foreign = 0;
   std::uint64_t start = 0;  // first unit of its run
   std::uint64_t free_bytes = 0;
-  TicketSet tickets;
   bool is_pending = false;       // its tickets are not all known complete
   std::uint8_t listed_room = 0;  // which list of its owner it stands in; 0: none
-  std::array<std::uint8_t, kUnitsPerChunk> block_units{};  // of the buddy block that starts there
+  /// By half: 1 + the size class of the slab that covers it; 0: none does.
+  std::array<std::uint8_t, 2> slab_class{};
   // Neighbours in the owner's list of chunks with the same room, and in the pending list.
   ChunkId previous = 0;
   ChunkId next = 0;
   ChunkId pending_previous = 0;
   ChunkId pending_next = 0;
+  TicketSet tickets;
+  std::array<std::uint8_t, kUnitsPerChunk> block_units{};  // of the buddy block that starts there
 
   bool is_empty() const noexcept { return (free | foreign) == ~UnitMask{0}; }
 };

@@ -15,7 +15,7 @@
 
 #include "base/block_record.h"
 #include "gpupool/backend.h"
-#include "stream/stream_table.h"
+#include "stream/ticket_set.h"
 
 namespace gpupool::internal {
 

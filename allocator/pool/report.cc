@@ -184,7 +184,7 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
                         : shape.tier == Tier::buddy
                             ? tiers_.has_buddy(shape.units, index)
                             : runs.can_take(shape.units, 1, index, internal::Reach::everywhere);
-  const std::uint64_t units = shape.units_alone();
+  const std::uint32_t units = shape.units_alone();
   const bool fits_as_run = runs.can_take(units, 1, index, internal::Reach::everywhere);
   if (fits_now || (fits_as_run && internal::fills_units(shape, bytes))) return Fit::now;
   if (can_grow(shape, index)) return Fit::by_growth;

@@ -32,9 +32,9 @@ BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream, Reach 
   const std::uint32_t slot = slab.take();
   change_free_bytes(chunks_[id / 2], 0 - std::uint64_t{slab.info().slot_bytes});
   relist_slab(id);
-  const auto granules = static_cast<std::uint32_t>(slab.info().slot_bytes / kGranuleBytes);
-  return hand_out({0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * granules},
-                  slot_bin(size_class), stream);
+  return hand_out(
+      {0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * slab.info().slot_granules},
+      slot_bin(size_class), stream);
 }
 
 BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream, Reach reach) {
@@ -105,15 +105,12 @@ void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
   const std::uint32_t unit = block.granule / kGranulesPerUnit;
   if (const SlabId id = slab_at(block.chunk, unit); id != 0) {
     Slab& slab = slabs_[id];
-    const std::uint32_t granules = block.granule - slab.first_unit() * kGranulesPerUnit;
-    slab.put(granules / static_cast<std::uint32_t>(slab.info().slot_bytes / kGranuleBytes),
-             foreign);
-    change_free_bytes(chunk, slab.info().slot_bytes);
-    if (slab.taken() == 0) {
-      end_slab(id);
-    } else {
-      relist_slab(id);
-    }
+    const SizeClassInfo& info = slab.info();
+    slab.put(info.slot_at(block.granule - slab.first_unit() * kGranulesPerUnit), foreign);
+    change_free_bytes(chunk, info.slot_bytes);
+    // As long as the slab stays, the chunk's units are what they were.
+    if (slab.taken() != 0) return relist_slab(id);
+    end_slab(id);
   } else {
     const std::uint32_t units = chunk.block_units[unit];
     chunk.block_units[unit] = 0;
@@ -127,7 +124,7 @@ void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
   }
 }
 
-bool SharedTiers::is_foreign(const TicketSet& tickets, StreamIndex owner) const {
+bool SharedTiers::is_of_others(const TicketSet& tickets, StreamIndex owner) const {
   if (tickets.has_fence()) return true;
   for (std::size_t i = 0; i < tickets.count(); ++i) {
     if (tickets[i].stream != owner && !streams_.is_complete(tickets[i])) return true;
@@ -188,6 +185,7 @@ ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   chunk.start = runs_[run].start;
   chunk.free_bytes = 0;
   chunk.tickets = runs_[run].tickets;
+  chunk.slab_class = {};
   chunk.block_units = {};
   chunk.previous = chunk.next = 0;
   directory_.add_chunk(id, chunk.start, addresses_->address_of(chunk.start));
@@ -212,67 +210,6 @@ void SharedTiers::end_chunk(ChunkId id) {
   --chunk_count_;
 }
 
-void SharedTiers::relist_chunk(ChunkId id) {
-  Chunk& chunk = chunks_[id];
-  const auto room = static_cast<std::uint8_t>(largest_buddy(chunk.free));
-  if (room == chunk.listed_room) return;
-  unlist_chunk(id);
-  if (room == 0) return;
-  StreamLists& lists = *lists_[chunk.owner];
-  ++chunks_by_room_[room];
-  chunk.listed_room = room;
-  chunk.previous = 0;
-  chunk.next = lists.chunks[room];
-  if (chunk.next != 0) chunks_[chunk.next].previous = id;
-  lists.chunks[room] = id;
-  lists.rooms |= std::uint64_t{1} << room;
-}
-
-void SharedTiers::unlist_chunk(ChunkId id) {
-  Chunk& chunk = chunks_[id];
-  if (chunk.listed_room == 0) return;
-  StreamLists& lists = *lists_[chunk.owner];
-  --chunks_by_room_[chunk.listed_room];
-  if (chunk.previous != 0) {
-    chunks_[chunk.previous].next = chunk.next;
-  } else {
-    lists.chunks[chunk.listed_room] = chunk.next;
-    if (chunk.next == 0) lists.rooms &= ~(std::uint64_t{1} << chunk.listed_room);
-  }
-  if (chunk.next != 0) chunks_[chunk.next].previous = chunk.previous;
-  chunk.listed_room = 0;
-}
-
-void SharedTiers::change_free_bytes(Chunk& chunk, std::uint64_t delta) {
-  // Unsigned arithmetic wraps both ways: a negative delta is 0 - bytes.
-  chunk.free_bytes += delta;
-  chunk_free_bytes_ += delta;
-  if (chunk.is_pending) chunk_pending_bytes_ += delta;
-}
-
-void SharedTiers::set_pending(ChunkId id, bool is_pending) {
-  Chunk& chunk = chunks_[id];
-  if (chunk.is_pending == is_pending) return;
-  chunk.is_pending = is_pending;
-  if (is_pending) {
-    chunk_pending_bytes_ += chunk.free_bytes;
-    chunk.pending_previous = 0;
-    chunk.pending_next = pending_;
-    if (pending_ != 0) chunks_[pending_].pending_previous = id;
-    pending_ = id;
-    return;
-  }
-  chunk_pending_bytes_ -= chunk.free_bytes;
-  if (chunk.pending_previous != 0) {
-    chunks_[chunk.pending_previous].pending_next = chunk.pending_next;
-  } else {
-    pending_ = chunk.pending_next;
-  }
-  if (chunk.pending_next != 0) {
-    chunks_[chunk.pending_next].pending_previous = chunk.pending_previous;
-  }
-}
-
 // Slabs.
 
 SlabId SharedTiers::make_slab(SizeClass size_class, StreamIndex stream, Reach reach) {
@@ -284,6 +221,9 @@ SlabId SharedTiers::make_slab(SizeClass size_class, StreamIndex stream, Reach re
   chunk.free &= ~unit_mask(unit, units);
   const SlabId slab = id * 2 + (unit == 0 ? 0 : 1);
   slabs_[slab].start(size_class, unit);
+  for (std::uint32_t half = unit / kUnitsPerHalf; half * kUnitsPerHalf < unit + units; ++half) {
+    chunk.slab_class[half] = static_cast<std::uint8_t>(size_class + 1);
+  }
   ++slab_count_;
   const std::uint64_t tail = slabs_[slab].tail_bytes();
   slab_tail_bytes_ += tail;
@@ -301,46 +241,10 @@ void SharedTiers::end_slab(SlabId id) {
   unlist_slab(id);
   slab_tail_bytes_ -= slab.tail_bytes();
   change_free_bytes(chunk, slab.tail_bytes());
+  const std::uint32_t end = slab.first_unit() + slab.info().slab_units;
+  for (std::uint32_t half = id % 2; half * kUnitsPerHalf < end; ++half) chunk.slab_class[half] = 0;
   slab.end();
   --slab_count_;
-}
-
-void SharedTiers::relist_slab(SlabId id) {
-  Slab& slab = slabs_[id];
-  const auto fullness = static_cast<std::uint8_t>(slab.fullness());
-  if (slab.is_listed && slab.has_free() && slab.listed_fullness == fullness) return;
-  unlist_slab(id);
-  if (!slab.has_free()) return;
-  SlabId& head = lists_[chunks_[id / 2].owner]->slabs[slab.size_class()][fullness];
-  slab.is_listed = true;
-  slab.listed_fullness = fullness;
-  slab.previous = 0;
-  slab.next = head;
-  if (head != 0) slabs_[head].previous = id;
-  head = id;
-}
-
-void SharedTiers::unlist_slab(SlabId id) {
-  Slab& slab = slabs_[id];
-  if (!slab.is_listed) return;
-  if (slab.previous != 0) {
-    slabs_[slab.previous].next = slab.next;
-  } else {
-    lists_[chunks_[id / 2].owner]->slabs[slab.size_class()][slab.listed_fullness] = slab.next;
-  }
-  if (slab.next != 0) slabs_[slab.next].previous = slab.previous;
-  slab.is_listed = false;
-}
-
-SlabId SharedTiers::slab_at(ChunkId chunk, std::uint32_t unit) const noexcept {
-  for (SlabId id = chunk * 2; id < chunk * 2 + 2; ++id) {
-    const Slab& slab = slabs_[id];
-    if (slab.is_active() && unit >= slab.first_unit() &&
-        unit < slab.first_unit() + slab.info().slab_units) {
-      return id;
-    }
-  }
-  return 0;
 }
 
 }  // namespace gpupool::internal

@@ -67,7 +67,7 @@ class SharedTiers {
 
   BlockRecord& record(BlockRef block) noexcept { return directory_.record(block); }
   const BlockRecord& record(BlockRef block) const noexcept { return directory_.record(block); }
-  std::uint64_t bytes_of(BlockRef block) const noexcept;
+  std::uint64_t bytes_of(BlockRef block) const noexcept { return directory_.bytes_of(block); }
   Tier tier_of(BlockRef block) const noexcept;
   /// First unit, and the byte in it.
   std::uint64_t unit_of(BlockRef block) const noexcept;
@@ -83,7 +83,12 @@ class SharedTiers {
   const Chunk& chunk(ChunkId id) const noexcept { return chunks_[id]; }
   const Slab& slab(SlabId id) const noexcept { return slabs_[id]; }
   /// The slab that covers a unit of a chunk, 0 if none does.
-  SlabId slab_at(ChunkId chunk, std::uint32_t unit) const noexcept;
+  SlabId slab_at(ChunkId chunk, std::uint32_t unit) const noexcept {
+    const std::uint32_t half = unit / kUnitsPerHalf;
+    const std::uint8_t code = chunks_[chunk].slab_class[half];
+    if (code == 0) return 0;
+    return chunk * 2 + (kSizeClasses[code - 1U].slab_units == kUnitsPerHalf ? half : 0);
+  }
 
   std::uint64_t out_bytes() const noexcept { return out_bytes_; }
   std::uint64_t chunk_free_bytes() const noexcept { return chunk_free_bytes_; }
@@ -101,21 +106,43 @@ class SharedTiers {
     std::uint64_t rooms = 0;  // bit r: chunks[r] is not empty
   };
 
+  static constexpr std::uint32_t kUnitsPerHalf = kUnitsPerChunk / 2;
+
   ChunkId make_chunk(StreamIndex stream, Reach reach);
   void end_chunk(ChunkId id);
   ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream, Reach reach);
-  void relist_chunk(ChunkId id);
-  void unlist_chunk(ChunkId id);
   SlabId make_slab(SizeClass size_class, StreamIndex stream, Reach reach);
   void end_slab(SlabId id);
-  void relist_slab(SlabId id);
-  void unlist_slab(SlabId id);
   BlockRef hand_out(BlockRef block, std::uint32_t bin, StreamIndex stream);
   void put_in_chunk(BlockRef block, const TicketSet& tickets);
-  bool is_foreign(const TicketSet& tickets, StreamIndex owner) const;
+  bool is_foreign(const TicketSet& tickets, StreamIndex owner) const {
+    return !tickets.is_at_most_of(owner) && is_of_others(tickets, owner);
+  }
+  bool is_of_others(const TicketSet& tickets, StreamIndex owner) const;
   void free_foreign(ChunkId id);
-  void change_free_bytes(Chunk& chunk, std::uint64_t delta);
-  void set_pending(ChunkId id, bool is_pending);
+  void change_free_bytes(Chunk& chunk, std::uint64_t delta) {
+    // Unsigned arithmetic wraps both ways: a negative delta is 0 - bytes.
+    chunk.free_bytes += delta;
+    chunk_free_bytes_ += delta;
+    if (chunk.is_pending) chunk_pending_bytes_ += delta;
+  }
+
+  // tier_lists.cc: each puts a chunk or slab into the list where it belongs now. Most often it
+  // stands there already.
+  void relist_chunk(ChunkId id);
+  void unlist_chunk(ChunkId id);
+  void relist_slab(SlabId id) {
+    const Slab& slab = slabs_[id];
+    const bool stays = slab.is_listed && slab.has_free() && slab.listed_fullness == slab.fullness();
+    if (!stays) move_slab(id);
+  }
+  void move_slab(SlabId id);
+  void unlist_slab(SlabId id);
+  void set_pending(ChunkId id, bool is_pending) {
+    if (chunks_[id].is_pending != is_pending) change_pending(id, is_pending);
+  }
+  void change_pending(ChunkId id, bool is_pending);
+
   Found find_in_chunk(ChunkId id, std::uint32_t unit, std::uint64_t byte_in_unit) const;
   void check_chunk(ChunkId id) const;
 

@@ -6,10 +6,6 @@
 
 namespace gpupool::internal {
 
-std::uint64_t SharedTiers::bytes_of(BlockRef block) const noexcept {
-  return directory_.bytes_of(block);
-}
-
 Tier SharedTiers::tier_of(BlockRef block) const noexcept {
   if (block.is_run()) return Tier::run;
   return is_slot_bin(record(block).load().bin()) ? Tier::size_class : Tier::buddy;
@@ -103,11 +99,14 @@ void SharedTiers::check_chunk(ChunkId id) const {
     const UnitMask units = unit_mask(slab.first_unit(), slab.info().slab_units);
     GPUPOOL_CHECK((used & units) == 0 && slab.taken() > 0);
     GPUPOOL_CHECK(slab.is_listed == slab.has_free());
+    GPUPOOL_CHECK(slab_at(id, slab.first_unit()) == slab_id);
+    GPUPOOL_CHECK(slab_at(id, slab.first_unit() + slab.info().slab_units - 1) == slab_id);
     used |= units;
     bytes += slab.free_bytes();
   }
   for (std::uint32_t unit = 0; unit < kUnitsPerChunk; ++unit) {
     if (chunk.block_units[unit] == 0) continue;
+    GPUPOOL_CHECK(slab_at(id, unit) == 0);
     const UnitMask units = unit_mask(unit, chunk.block_units[unit]);
     GPUPOOL_CHECK((used & units) == 0);
     used |= units;

@@ -4,13 +4,13 @@
 // Two free neighbours that the same streams may use never stay apart. A taken run is a block above
 // 128 KiB, a chunk of the buddy, or on its way back to the driver.
 //
-// Thread safety: under the pool's lock.
+// Thread safety: under the pool's lock. Cost: a run with less than two tickets is one cache line.
 #ifndef GPUPOOL_RUNS_RUN_H_
 #define GPUPOOL_RUNS_RUN_H_
 
 #include <cstdint>
 
-#include "stream/ticket.h"
+#include "stream/ticket_set.h"
 
 namespace gpupool::internal {
 
@@ -18,22 +18,25 @@ using RunId = std::uint32_t;  // 0: none
 
 enum class RunKind : std::uint8_t { unused, free, block, chunk, leaving };
 
-struct Run {
+struct alignas(64) Run {
   std::uint64_t start = 0;  // first unit
   std::uint32_t units = 0;
   RunKind kind = RunKind::unused;
+  std::uint16_t bin = 0;          // free: of the index
   StreamIndex holder = kAnybody;  // free: which index it stands in
-  TicketSet tickets;              // free: who may still be using it
   // Free: children in the index.
   RunId left = 0;
   RunId right = 0;
-  // Free with tickets: neighbours in the pending list.
-  RunId previous = 0;
-  RunId next = 0;
-  std::uint32_t chunk = 0;  // chunk: which
+  RunId next = 0;  // unused: the next of those
+  union {
+    RunId parent = 0;     // free: in the index
+    std::uint32_t chunk;  // chunk: which
+  };
+  TicketSet tickets;  // free: who may still be using it
 
   std::uint64_t end() const noexcept { return start + units; }
 };
+static_assert(sizeof(Run) == 128);
 
 }  // namespace gpupool::internal
 

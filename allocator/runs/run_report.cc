@@ -1,5 +1,6 @@
 // What the run table says of itself: statistics, and the check of its invariants.
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -12,16 +13,35 @@ std::uint64_t RunTable::metadata_bytes() const noexcept {
 }
 
 void RunTable::add_to(StatsV1& stats) const {
-  stats.free_runs_by_log2 = ready_by_log2_;
-  stats.free_run_bytes_by_log2 = ready_bytes_by_log2_;
+  constexpr unsigned kShift = log2_floor(kUnitBytes);
+  static_assert(std::tuple_size_v<decltype(ready_by_log2_)> + kShift <= kSizeLog2Count);
+  for (std::size_t i = 0; i < ready_by_log2_.size(); ++i) {
+    stats.free_runs_by_log2[i + kShift] = ready_by_log2_[i].runs;
+    stats.free_run_bytes_by_log2[i + kShift] = ready_by_log2_[i].units * kUnitBytes;
+  }
   stats.runs = run_count_;
   stats.splits += splits_;
   stats.merges += merges_;
-  stats.watched_count = watched_sizes_.size();
-  for (std::size_t i = 0; i < watched_sizes_.size(); ++i) {
-    stats.watched[i].bytes = watched_sizes_[i];
-    stats.watched[i].unusable_free_bytes = unusable_bytes_[i];
+  stats.watched_count = watched_.size();
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    stats.watched[i].bytes = watched_[i].bytes;
+    stats.watched[i].unusable_free_bytes = (ready_units_ - watched_[i].usable_units) * kUnitBytes;
   }
+}
+
+void RunTable::check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const {
+  const auto check = [this](const RunIndex& index, StreamIndex holder) {
+    for (RunId id = index.first(); id != 0; id = index.after(id)) {
+      GPUPOOL_CHECK(runs_[id].kind == RunKind::free && runs_[id].holder == holder);
+    }
+    return index.check_invariants();
+  };
+  GPUPOOL_CHECK(check(ready_, kAnybody) == ready_runs);
+  std::uint64_t indexed = check(nobodys_, kNobody);
+  for (StreamIndex stream = 0; stream < by_stream_.size(); ++stream) {
+    if (has_own(stream)) indexed += check(by_stream_[stream]->index, stream);
+  }
+  GPUPOOL_CHECK(indexed == pending_runs);
 }
 
 void RunTable::check_invariants() const {
@@ -29,44 +49,44 @@ void RunTable::check_invariants() const {
   std::uint64_t pending = 0;
   std::uint64_t in_use = 0;
   std::uint64_t longest = 0;
-  std::uint64_t with_tickets = 0;
-  std::vector<std::uint64_t> unusable(watched_sizes_.size());
+  std::uint64_t ready_runs = 0;
+  std::uint64_t pending_runs = 0;
+  std::vector<std::uint64_t> usable(watched_.size());
   for (RunId id = 1; id < id_end_; ++id) {
     const Run& run = runs_[id];
     if (run.kind == RunKind::unused) continue;
     ++in_use;
     GPUPOOL_CHECK(run.units > 0);
-    GPUPOOL_CHECK(by_unit_[run.start] == id && by_unit_[run.end() - 1] == id);
+    const RunId entry = run.kind == RunKind::free ? id | kFree : id;
+    GPUPOOL_CHECK(by_unit_[run.start] == entry && by_unit_[run.end() - 1] == entry);
     if (run.kind != RunKind::free) continue;
     const RunId before = free_before(run.start);
     GPUPOOL_CHECK(before == 0 || runs_[before].holder != run.holder);
     GPUPOOL_CHECK(run.holder == run.tickets.holder());
-    const std::uint64_t bytes = run.units * kUnitBytes;
     if (run.holder == kAnybody) {
-      ready += bytes;
+      ++ready_runs;
+      ready += run.units;
       longest = std::max<std::uint64_t>(longest, run.units);
-      for (std::size_t i = 0; i < unusable.size(); ++i) {
-        if (bytes < watched_sizes_[i]) unusable[i] += bytes;
+      for (std::size_t i = 0; i < usable.size(); ++i) {
+        if (run.units * kUnitBytes >= watched_[i].bytes) usable[i] += run.units;
       }
     } else {
-      pending += bytes;
-      ++with_tickets;
+      pending += run.units;
+      ++pending_runs;
     }
   }
   GPUPOOL_CHECK(in_use == run_count_);
-  GPUPOOL_CHECK(ready == ready_bytes_ && pending == pending_bytes_);
+  GPUPOOL_CHECK(ready == ready_units_ && pending == pending_units_);
   GPUPOOL_CHECK(longest == largest_ready_units());
-  std::uint64_t listed = 0;
-  for (RunId id = pending_; id != 0; id = runs_[id].next) {
-    GPUPOOL_CHECK(runs_[id].kind == RunKind::free && runs_[id].holder != kAnybody);
-    ++listed;
+  check_indices(ready_runs, pending_runs);
+  Ready sum;
+  for (const Ready& bucket : ready_by_log2_) {
+    sum.runs += bucket.runs;
+    sum.units += bucket.units;
   }
-  GPUPOOL_CHECK(listed == with_tickets);
-  std::uint64_t by_log2 = 0;
-  for (std::uint64_t bytes : ready_bytes_by_log2_) by_log2 += bytes;
-  GPUPOOL_CHECK(by_log2 == ready_bytes_);
-  for (std::size_t i = 0; i < unusable.size(); ++i) {
-    GPUPOOL_CHECK(unusable[i] == unusable_bytes_[i]);
+  GPUPOOL_CHECK(sum.runs == ready_runs && sum.units == ready_units_);
+  for (std::size_t i = 0; i < usable.size(); ++i) {
+    GPUPOOL_CHECK(usable[i] == watched_[i].usable_units);
   }
 }
 

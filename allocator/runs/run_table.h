@@ -9,16 +9,23 @@
 //   (all tickets complete), that of the one stream whose work is unfinished, or that of nobody
 //   bytes ready = free runs for everybody;   bytes pending = the other free runs
 //
-// Thread safety: under the pool's lock. Cost: O(log runs) a call, no memory from the heap once a
-// stream is known; refresh() O(runs with tickets).
+// A run that is cut or joined keeps its record where it can, since that leaves its far end's entry
+// in the table of units alone, which is a cache line of its own.
+//
+// Thread safety: under the pool's lock. Cost: of take() and put() that of RunIndex; take() that
+// finds no single run looks at each free run of the stream's own; refresh() looks at the runs of
+// nobody and of those streams of which more has become complete. No memory from the heap once a
+// stream is known.
 #ifndef GPUPOOL_RUNS_RUN_TABLE_H_
 #define GPUPOOL_RUNS_RUN_TABLE_H_
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/lazy_array.h"
+#include "base/units.h"
 #include "gpupool/stats.h"
 #include "runs/run.h"
 #include "runs/run_index.h"
@@ -43,7 +50,8 @@ class RunTable {
   /// it; 0 if there are none.
   RunId take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, Reach reach,
              RunKind kind);
-  /// Takes exactly [start, start + units) out of the free run `id` that covers it.
+  /// Takes exactly [start, start + units) out of the free run `id` that covers it. What is left in
+  /// front of it keeps the id.
   RunId take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   /// Gives a taken run back, joined with its free neighbours.
   void put(RunId id, const TicketSet& tickets);
@@ -57,10 +65,18 @@ class RunTable {
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
   /// The run that `unit` belongs to, as far as its table entry says; the caller checks the run.
-  RunId at(std::uint64_t unit) const noexcept { return by_unit_[unit]; }
+  RunId at(std::uint64_t unit) const noexcept { return by_unit_[unit] & ~kFree; }
   /// The free run that ends just before / starts at `unit`; 0 if there is none.
-  RunId free_before(std::uint64_t unit) const noexcept;
-  RunId free_at(std::uint64_t unit) const noexcept;
+  RunId free_before(std::uint64_t unit) const noexcept {
+    if (unit == 0 || (by_unit_[unit - 1] & kFree) == 0) return 0;
+    const RunId id = by_unit_[unit - 1] & ~kFree;
+    return runs_[id].kind == RunKind::free && runs_[id].end() == unit ? id : 0;
+  }
+  RunId free_at(std::uint64_t unit) const noexcept {
+    if ((by_unit_[unit] & kFree) == 0) return 0;
+    const RunId id = by_unit_[unit] & ~kFree;
+    return runs_[id].kind == RunKind::free && runs_[id].start == unit ? id : 0;
+  }
   bool is_usable(RunId id, StreamIndex stream) const noexcept {
     return runs_[id].holder == kAnybody || runs_[id].holder == stream;
   }
@@ -72,13 +88,13 @@ class RunTable {
   std::uint64_t largest_ready_units() const;
   std::uint64_t largest_free_units() const;
   /// Whether take() would find something.
-  bool can_take(std::uint64_t units, std::uint32_t align_units, StreamIndex stream,
+  bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                 Reach reach) const;
 
   /// Where the arena ends: the free run there is kept for last.
   void set_end(std::uint64_t unit) noexcept { end_ = unit; }
-  std::uint64_t ready_bytes() const noexcept { return ready_bytes_; }
-  std::uint64_t pending_bytes() const noexcept { return pending_bytes_; }
+  std::uint64_t ready_bytes() const noexcept { return ready_units_ * kUnitBytes; }
+  std::uint64_t pending_bytes() const noexcept { return pending_units_ * kUnitBytes; }
   std::uint64_t run_count() const noexcept { return run_count_; }
   std::uint64_t splits() const noexcept { return splits_; }
   std::uint64_t merges() const noexcept { return merges_; }
@@ -90,43 +106,89 @@ class RunTable {
   RunId id_end() const noexcept { return id_end_; }
 
  private:
+  static constexpr RunId kFree = RunId{1} << 31;
+
+  /// What one stream alone may use.
+  struct OwnRuns {
+    explicit OwnRuns(LazyArray<Run>& runs) noexcept : index(runs) {}
+    RunIndex index;
+    std::uint64_t complete_epoch = 0;  // as of the last refresh()
+  };
+
   RunId new_run(std::uint64_t start, std::uint32_t units, RunKind kind);
   void drop(RunId id);
-  void mark(RunId id);
-  void insert_free(RunId id);
+  void mark(const Run& run, RunId entry);
+  RunId take_from(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
+  RunId cut(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
+  void cut_off_rest(RunId id, std::uint64_t start);
+  void settle(RunId id);
+  void put_again(RunIndex& index, RunId id);
+  void take_in(RunId kept, RunId gone);
+  void insert_free(RunId id, StreamIndex holder);
   void erase_free(RunId id);
-  void count_ready(const Run& run, bool added);
-  RunIndex& index_of(StreamIndex holder);
-  RunId find_in(const RunIndex& index, std::uint64_t units, std::uint32_t align_units,
+  void count_ready(std::uint32_t units, bool added) noexcept;
+  void count_long(std::uint32_t units, std::uint64_t delta) noexcept;
+  RunIndex& index_of(StreamIndex holder) noexcept {
+    return holder == kNobody ? nobodys_ : by_stream_[holder]->index;
+  }
+  template <class Visit>
+  void for_each_pending(Visit visit) const;
+  void check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const;
+  RunId find_in(const RunIndex& index, std::uint32_t units, std::uint32_t align_units,
                 Reach reach) const;
-  bool fits(const Run& run, std::uint64_t units, std::uint32_t align_units) const noexcept;
-  RunId find(std::uint64_t units, std::uint32_t align_units, StreamIndex stream, Reach reach) const;
-  std::uint64_t find_across(std::uint64_t units, std::uint32_t align_units, StreamIndex stream,
+  RunId find_from(const RunIndex& index, RunId id, std::uint32_t units, std::uint32_t align_units,
+                  Reach reach) const;
+  bool has_own(StreamIndex stream) const noexcept {
+    return stream < by_stream_.size() && !by_stream_[stream]->index.empty();
+  }
+  RunId find(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, Reach reach) const;
+  std::uint64_t find_across(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                             Reach reach) const;
-  RunId take_across(std::uint64_t start, std::uint32_t units, RunKind kind);
-  void join(RunId id, RunId neighbour);
+  bool can_take_across(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
+                       Reach reach) const;
+  RunId take_across(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, Reach reach,
+                    RunKind kind);
 
   StreamTable& streams_;
   LazyArray<Run> runs_;
+  // By unit: the run, with kFree where that is free. The two ends of each run are right; they are
+  // what neighbours look at, and a neighbour that is taken is left alone so. Between them entries
+  // may be of earlier runs, which is why whoever looks there compares with the run he finds.
   LazyArray<RunId> by_unit_;
   RunIndex ready_;
   RunIndex nobodys_;
-  std::vector<RunIndex> by_stream_;
-  RunId unused_ = 0;   // list of free records, through `next`
-  RunId pending_ = 0;  // list of free runs with tickets
+  std::vector<std::unique_ptr<OwnRuns>> by_stream_;
+  RunId unused_ = 0;  // list of free records, through `next`
   RunId id_end_ = 1;
   std::uint64_t end_ = 0;
   std::uint64_t unit_high_water_ = 0;
   std::uint64_t run_count_ = 0;
-  std::uint64_t ready_bytes_ = 0;
-  std::uint64_t pending_bytes_ = 0;
+  std::uint64_t ready_units_ = 0;
+  std::uint64_t pending_units_ = 0;
   std::uint64_t splits_ = 0;
   std::uint64_t merges_ = 0;
-  std::array<std::uint64_t, kSizeLog2Count> ready_by_log2_{};
-  std::array<std::uint64_t, kSizeLog2Count> ready_bytes_by_log2_{};
-  std::vector<std::uint64_t> watched_sizes_;
-  std::array<std::uint64_t, kMaxWatchedSizes> unusable_bytes_{};
+  struct Ready {
+    std::uint64_t runs = 0;
+    std::uint64_t units = 0;
+  };
+  std::array<Ready, 32> ready_by_log2_{};  // of the units of a run
+  /// A size somebody waits for, and how many ready units lie in runs that are long enough. Most
+  /// runs are shorter than any such size, so those are not counted but the others.
+  struct Watched {
+    std::uint64_t bytes = 0;
+    std::uint64_t usable_units = 0;
+  };
+  std::vector<Watched> watched_;
+  std::uint64_t shortest_watched_units_ = ~std::uint64_t{0};
 };
+
+inline void RunTable::drop(RunId id) {
+  Run& run = runs_[id];
+  run.kind = RunKind::unused;
+  run.next = unused_;
+  unused_ = id;
+  --run_count_;
+}
 
 }  // namespace gpupool::internal
 

@@ -32,6 +32,20 @@ struct SizeClassInfo {
   std::uint32_t slot_bytes = 0;
   std::uint32_t slab_units = 0;
   std::uint32_t slot_count = 0;
+  std::uint32_t slot_granules = 0;
+  // 2^16 / slot_granules and 2^18 / slot_count, rounded up: a product in place of a division.
+  std::uint32_t per_granule = 0;
+  std::uint32_t per_slot = 0;
+
+  /// The slot that starts at or covers a granule of the slab.
+  constexpr std::uint32_t slot_at(std::uint32_t granule) const {
+    return granule * per_granule >> 16;
+  }
+  /// In which quarter of the slots `taken` is: 0 to 3, all of them in 3.
+  constexpr std::uint32_t quarter_of(std::uint32_t taken) const {
+    const std::uint32_t quarter = taken * per_slot >> 16;
+    return quarter < 4 ? quarter : 3;
+  }
 };
 
 constexpr SizeClassInfo make_size_class_info(std::size_t index) {
@@ -49,6 +63,9 @@ constexpr SizeClassInfo make_size_class_info(std::size_t index) {
   const std::uint32_t slab_bytes = large_tail < 2 * small_tail ? 2 * kSmall : kSmall;
   info.slab_units = slab_bytes / kUnitBytes;
   info.slot_count = slab_bytes / info.slot_bytes;
+  info.slot_granules = info.slot_bytes / static_cast<std::uint32_t>(kGranuleBytes);
+  info.per_granule = ((1U << 16) + info.slot_granules - 1) / info.slot_granules;
+  info.per_slot = ((1U << 18) + info.slot_count - 1) / info.slot_count;
   return info;
 }
 
@@ -60,6 +77,18 @@ constexpr std::array<SizeClassInfo, kSizeClassCount> make_size_classes() {
 
 inline constexpr std::array<SizeClassInfo, kSizeClassCount> kSizeClasses = make_size_classes();
 
+constexpr bool products_are_exact() {
+  for (const SizeClassInfo& info : kSizeClasses) {
+    for (std::uint32_t granule = 0; granule < kGranulesPerChunk; ++granule) {
+      if (info.slot_at(granule) != granule / info.slot_granules) return false;
+    }
+    for (std::uint32_t taken = 0; taken < info.slot_count; ++taken) {
+      if (info.quarter_of(taken) != taken * 4 / info.slot_count) return false;
+    }
+  }
+  return true;
+}
+static_assert(products_are_exact());
 static_assert(size_class_of(1) == 0 && size_class_of(512) == 0 && size_class_of(513) == 1);
 static_assert(size_class_of(4096) == 7 && size_class_of(4097) == 8);
 static_assert(size_class_of(kMaxSlotBytes) == kSizeClassCount - 1);

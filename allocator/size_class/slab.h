@@ -20,7 +20,7 @@ namespace gpupool::internal {
 
 using SlabId = std::uint32_t;  // chunk * 2 + half; 0: none, since chunk 0 is never used
 
-class Slab {
+class alignas(64) Slab {
  public:
   static constexpr std::size_t kMaxSlots = 256;
 
@@ -38,10 +38,7 @@ class Slab {
     return info().slab_units * kUnitBytes - std::uint64_t{info().slot_count} * info().slot_bytes;
   }
   /// Quarter of the slots that is taken: 0 to 3, full slabs with 3.
-  std::uint32_t fullness() const noexcept {
-    const std::uint32_t quarter = taken_ * 4 / info().slot_count;
-    return quarter < 4 ? quarter : 3;
-  }
+  std::uint32_t fullness() const noexcept { return info().quarter_of(taken_); }
 
   void start(SizeClass size_class, std::uint32_t first_unit) {
     active_ = true;

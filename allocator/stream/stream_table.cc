@@ -32,7 +32,6 @@ StreamState* StreamTable::disown(RawStream raw, std::uint64_t id) {
 
 StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   if (StreamState* known = find(id)) return known;
-  if (by_id_.size() >= kMaxStreams) return nullptr;
   if (free_indices_.empty() && slots_.size() >= kMaxStreams) return nullptr;
   // The per-thread handle has the same value for every thread's own stream. Of any other handle
   // the former owner is gone: see disown().
@@ -80,12 +79,6 @@ std::optional<EpochEnd> StreamTable::release(StreamState* state) {
   if (released_.size() > kReleasedKept) released_.pop_front();
   retire_if_complete(state->index_);
   return last;
-}
-
-Ticket StreamTable::ticket(StreamIndex stream) {
-  Slot& slot = *slots_[stream];
-  if (slot.open_first_use == 0) slot.open_first_use = sequence_;
-  return {stream, slot.open};
 }
 
 bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {

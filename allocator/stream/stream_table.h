@@ -72,7 +72,8 @@ class StreamTable {
   /// tickets on what it left in caches, and releases it.
   StreamState* disown(RawStream raw, std::uint64_t id);
   /// The state of the stream with this driver identity; made where there is none. nullptr where
-  /// kMaxStreams are in use. Requires: what disown() gave for it is released.
+  /// kMaxStreams indices are in use, by streams or by what ended ones left unfinished. Requires:
+  /// what disown() gave for it is released.
   StreamState* adopt(RawStream raw, std::uint64_t id);
   StreamState* find(std::uint64_t id) const;
   bool is_known(const StreamState* state) const noexcept {
@@ -83,9 +84,17 @@ class StreamTable {
   std::optional<EpochEnd> release(StreamState* state);
 
   /// A ticket for something freed on `stream` now.
-  Ticket ticket(StreamIndex stream);
+  Ticket ticket(StreamIndex stream) {
+    Slot& slot = *slots_[stream];
+    if (slot.open_first_use == 0) slot.open_first_use = sequence_;
+    return {stream, slot.open};
+  }
+  /// All epochs up to this one are complete.
+  std::uint64_t complete_epoch(StreamIndex stream) const noexcept {
+    return slots_[stream]->complete;
+  }
   bool is_complete(Ticket ticket) const noexcept {
-    return slots_[ticket.stream]->complete >= ticket.epoch;
+    return complete_epoch(ticket.stream) >= ticket.epoch;
   }
   /// The number of this moment, for a fence.
   std::uint64_t make_fence() noexcept { return sequence_++; }

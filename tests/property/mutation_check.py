@@ -5,8 +5,9 @@ is taken out of a copy of the allocator's source, and the tests must notice.
 Usage: mutation_check.py --source DIR --compiler CXX [--launcher CCACHE] [--only NAME]
            --objects O... --libraries A... [--options=-l...]
 
-Only the changed file is compiled; it is linked in front of the library that was built, so that
-its object takes the place of the original's.
+Only the changed file is compiled, or the sources that have the rule from a changed header; what
+comes of it is linked in front of the library that was built, so that its objects take the place of
+the originals.
 """
 
 import argparse
@@ -25,31 +26,43 @@ class Mutation:
     path: str
     before: str
     after: str
+    sources: tuple = ()  # of a header: those that are compiled with it
     tests: str = "All/ListTest.*"
     more: tuple = ()  # further pairs of before and after, in the same file
 
 
+# Where it is asked whose a free piece is.
+HOLDER_SOURCES = ("runs/run_table.cc", "runs/run_report.cc", "pool/shared_tiers.cc")
+
 MUTATIONS = (
-    Mutation("no ticket check", "stream/ticket.cc",
-             "  if (has_fence() || count_ > 1) return kNobody;\n",
-             "  return kAnybody;\n"),
-    Mutation("several tickets are nobody's no more", "stream/ticket.cc",
-             "  if (has_fence() || count_ > 1) return kNobody;\n", ""),
-    Mutation("a fifth ticket is lost", "stream/ticket.cc",
-             "  fence_.sequence = streams.make_fence();\n", ""),
+    Mutation("no ticket check", "stream/ticket_set.h",
+             "    return has_more() ? kNobody : unpack(head_).stream;\n",
+             "    return kAnybody;\n", HOLDER_SOURCES),
+    Mutation("several tickets are nobody's no more", "stream/ticket_set.h",
+             "    return has_more() ? kNobody : unpack(head_).stream;\n",
+             "    return unpack(head_).stream;\n", HOLDER_SOURCES),
+    Mutation("a fifth ticket is lost", "stream/ticket_set.cc",
+             "  fence.sequence = streams.make_fence();\n", ""),
     Mutation("a fence is always complete", "stream/stream_table.cc",
              "    if (oldest != 0 && oldest <= fence.sequence) return false;\n", ""),
-    Mutation("a fence forgets the stream that made it one", "stream/ticket.cc",
-             "  fence_.groups |= Fence::group_of(ticket.stream);\n", ""),
-    Mutation("a fence forgets the streams before", "stream/ticket.cc",
-             "  for (const Ticket& covered : tickets_) "
-             "fence_.groups |= Fence::group_of(covered.stream);\n", ""),
-    Mutation("joining loses whose the neighbour's fence is", "stream/ticket.cc",
-             "  fence_.groups |= other.fence_.groups;\n", ""),
-    Mutation("joining loses the neighbour's tickets", "runs/run_table.cc",
-             "  run.tickets.add(runs_[neighbour].tickets, streams_);\n", ""),
+    Mutation("a fence forgets the stream that made it one", "stream/ticket_set.cc",
+             "  fence.groups |= Fence::group_of(ticket.stream);\n", ""),
+    Mutation("a fence forgets the streams before", "stream/ticket_set.cc",
+             "  for (const Ticket& covered : tickets) "
+             "fence.groups |= Fence::group_of(covered.stream);\n", ""),
+    Mutation("joining loses whose the neighbour's fence is", "stream/ticket_set.cc",
+             "  all.fence.groups |= others.fence.groups;\n", ""),
+    Mutation("joining loses the tickets of the one before", "runs/run_table.cc",
+             "    run.tickets.add(runs_[before].tickets, streams_);\n", ""),
+    Mutation("joining with the one before loses the run's own tickets", "runs/run_table.cc",
+             "    runs_[before].tickets = run.tickets;\n", ""),
+    Mutation("joining loses the tickets of the one after", "runs/run_table.cc",
+             "    runs_[kept].tickets.add(runs_[after].tickets, streams_);\n", ""),
     Mutation("a rest that is cut off has no tickets", "runs/run_table.cc",
-             "    runs_[rest].tickets = tickets;\n", ""),
+             "  tickets = run.tickets;\n", "  tickets.clear();\n"),
+    Mutation("what is left of a run that is cut has no tickets", "runs/run_table.cc",
+             "  run.tickets.prune(streams_);\n  insert_free(",
+             "  run.tickets.clear();\n  insert_free("),
     Mutation("slots of other streams are free at once", "pool/shared_tiers.cc",
              "    if (tickets[i].stream != owner && !streams_.is_complete(tickets[i])) return true;\n",
              ""),
@@ -110,20 +123,23 @@ def build(mutation, arguments, folder):
     """The property tests with `mutation` in them; the mutation that is None changes nothing."""
     objects = list(arguments.objects)
     if mutation is not None:
-        original = arguments.source / "allocator" / mutation.path
-        text = original.read_text(encoding="utf-8")
+        allocator = arguments.source / "allocator"
+        text = (allocator / mutation.path).read_text(encoding="utf-8")
         for before, after in ((mutation.before, mutation.after), *mutation.more):
             if text.count(before) != 1:
                 raise SystemExit(f"{mutation.name}: {mutation.path} does not have its text once")
             text = text.replace(before, after)
-        mutant = folder / original.name
+        # In a folder of the same name, so that a header is found there before the original.
+        mutant = folder / mutation.path
+        mutant.parent.mkdir()
         mutant.write_text(text, encoding="utf-8")
         launcher = [arguments.launcher] if arguments.launcher else []
-        subprocess.run([*launcher, arguments.compiler, "-std=c++20", "-O1", "-w", "-fPIC",
-                        "-I", arguments.source / "allocator",
-                        "-I", arguments.source / "allocator/include",
-                        "-c", mutant, "-o", folder / "mutant.o"], check=True)
-        objects.insert(0, folder / "mutant.o")
+        for source in [allocator / path for path in mutation.sources] or [mutant]:
+            built = folder / f"{source.stem}.o"
+            subprocess.run([*launcher, arguments.compiler, "-std=c++20", "-O1", "-w", "-fPIC",
+                            "-I", folder, "-I", allocator, "-I", allocator / "include",
+                            "-c", source, "-o", built], check=True)
+            objects.insert(0, built)
     program = folder / "tests"
     subprocess.run([arguments.compiler, *objects, *arguments.libraries, "-o", program,
                     "-pthread", *arguments.options], check=True)

@@ -6,6 +6,7 @@
 
 #include "gpupool/faulty_backend.h"
 #include "gpupool/simulated_backend.h"
+#include "stream/ticket_set.h"
 #include "tests/unit/epochs.h"
 
 namespace gpupool::internal {
@@ -419,6 +420,52 @@ TEST_F(TicketSetTest, KeepsTheLaterEpochOfAStream) {
     EXPECT_EQ(tickets.count(), 1u);
     EXPECT_EQ(tickets[0].epoch, late.epoch);
   }
+}
+
+TEST_F(TicketSetTest, CopiesAreWhole) {
+  // Sets of 0 to 4 tickets and one with a fence, each copied over each.
+  std::vector<TicketSet> sets(6);
+  std::vector<Ticket> all;
+  for (std::size_t size = 1; size < sets.size(); ++size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      if (i == all.size()) all.push_back(busy());
+      sets[size].add(all[i], streams_);
+    }
+  }
+  for (const TicketSet& from : sets) {
+    for (TicketSet to : sets) {
+      to = from;
+      ASSERT_EQ(to.count(), from.count());
+      for (std::size_t i = 0; i < to.count(); ++i) {
+        EXPECT_EQ(to[i].stream, from[i].stream);
+        EXPECT_EQ(to[i].epoch, from[i].epoch);
+      }
+      EXPECT_EQ(to.has_fence(), from.has_fence());
+      EXPECT_EQ(to.holder(), from.holder());
+      EXPECT_EQ(to.empty(), from.empty());
+    }
+  }
+  EXPECT_TRUE(sets[5].has_fence());
+  EXPECT_EQ(sets[5].count(), 0u);
+}
+
+TEST_F(TicketSetTest, TheLargestIndexAndEpochFit) {
+  TicketSet tickets;
+  const Ticket last{StreamTable::kMaxStreams - 1, (std::uint64_t{1} << 47) - 1};
+  tickets.add(last, streams_);
+  EXPECT_EQ(tickets.holder(), last.stream);
+  EXPECT_EQ(tickets[0].epoch, last.epoch);
+  EXPECT_TRUE(tickets.is_at_most_of(last.stream));
+  EXPECT_FALSE(tickets.is_at_most_of(last.stream - 1));
+  // Of a stream whose index differs in one bit alone.
+  const Ticket first = busy();
+  tickets.add(first, streams_);
+  EXPECT_EQ(tickets.count(), 2u);
+  EXPECT_EQ(tickets[0].stream, last.stream);
+  EXPECT_EQ(tickets[1].epoch, first.epoch);
+  EXPECT_FALSE(tickets.is_at_most_of(last.stream));
+  TicketSet none;
+  EXPECT_TRUE(none.is_at_most_of(3));
 }
 
 TEST_F(TicketSetTest, AFifthStreamMakesAFenceThatAllMustPass) {

@@ -1,0 +1,141 @@
+// Where the run table looks for units, and takes them from what it finds.
+#include <algorithm>
+
+#include "base/units.h"
+#include "runs/run_table.h"
+
+namespace gpupool::internal {
+namespace {
+
+/// No unit, as an answer to where something is.
+constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+
+}  // namespace
+
+RunId RunTable::find_from(const RunIndex& index, RunId id, std::uint32_t units,
+                          std::uint32_t align_units, Reach reach) const {
+  RunId last = 0;
+  for (; id != 0; id = index.after(id)) {
+    const Run& run = runs_[id];
+    if (round_up(run.start, align_units) + units > run.end()) continue;
+    if (run.end() != end_) return id;
+    last = id;
+  }
+  return reach == Reach::everywhere ? last : 0;
+}
+
+std::uint64_t RunTable::find_across(std::uint32_t units, std::uint32_t align_units,
+                                    StreamIndex stream, Reach reach) const {
+  // A stretch that is longer than a single run has a run of the stream's own in it, since ready
+  // neighbours have joined.
+  if (!has_own(stream)) return kNowhere;
+  const RunIndex& own = by_stream_[stream]->index;
+  std::uint64_t best = kNowhere;
+  std::uint64_t best_units = 0;
+  for (RunId id = own.first(); id != 0; id = own.after(id)) {
+    // Each stretch is walked once, from the first of the stream's own runs. Before that there is
+    // nothing, or one ready run.
+    std::uint64_t start = runs_[id].start;
+    if (const RunId before = free_before(start); before != 0 && is_usable(before, stream)) {
+      start = runs_[before].start;
+      const RunId earlier = free_before(start);
+      if (earlier != 0 && is_usable(earlier, stream)) continue;
+    }
+    const std::uint64_t end = start + usable_units_after(start, stream);
+    if (end == end_ && reach == Reach::before_end) continue;
+    const std::uint64_t at = round_up(start, align_units);
+    if (at + units > end) continue;
+    if (best == kNowhere || end - start < best_units || (end - start == best_units && at < best)) {
+      best = at;
+      best_units = end - start;
+    }
+  }
+  return best;
+}
+
+bool RunTable::can_take_across(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
+                               Reach reach) const {
+  return find_across(units, align_units, stream, reach) != kNowhere;
+}
+
+RunId RunTable::take_across(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
+                            Reach reach, RunKind kind) {
+  const std::uint64_t start = find_across(units, align_units, stream, reach);
+  if (start == kNowhere) return 0;
+  RunId id = free_at(start);
+  // With an alignment the first piece may begin inside a run: find the run that covers it.
+  for (std::uint64_t unit = start; id == 0; --unit) {
+    const RunId candidate = at(unit);
+    const bool covers = candidate != 0 && runs_[candidate].kind == RunKind::free &&
+                        runs_[candidate].start <= start && start < runs_[candidate].end();
+    if (covers) id = candidate;
+  }
+  RunId whole = 0;
+  for (std::uint64_t at = start; at < start + units; id = free_at(at)) {
+    const auto part = static_cast<std::uint32_t>(std::min(start + units, runs_[id].end()) - at);
+    const RunId piece = take_at(id, at, part, kind);
+    at += part;
+    if (whole == 0) {
+      whole = piece;
+      continue;
+    }
+    runs_[whole].units += part;
+    runs_[whole].tickets.add(runs_[piece].tickets, streams_);
+    drop(piece);
+    ++merges_;
+  }
+  by_unit_[start + units - 1] = whole;
+  return whole;
+}
+
+// Questions.
+
+template <class Visit>
+void RunTable::for_each_pending(Visit visit) const {
+  for (RunId id = nobodys_.first(); id != 0; id = nobodys_.after(id)) visit(id);
+  for (const auto& own : by_stream_) {
+    for (RunId id = own->index.first(); id != 0; id = own->index.after(id)) visit(id);
+  }
+}
+
+std::uint64_t RunTable::largest_ready_units() const {
+  const RunId id = ready_.last();
+  return id == 0 ? 0 : runs_[id].units;
+}
+
+std::uint64_t RunTable::largest_free_units() const {
+  std::uint64_t units = largest_ready_units();
+  for_each_pending([&](RunId id) {
+    // Each stretch is walked once, from its first pending run. Before that there is nothing, or
+    // one ready run, since ready neighbours have joined.
+    std::uint64_t start = runs_[id].start;
+    if (const RunId before = free_before(start)) {
+      if (runs_[before].holder != kAnybody || free_before(runs_[before].start) != 0) return;
+      start = runs_[before].start;
+    }
+    std::uint64_t end = runs_[id].end();
+    while (const RunId after = free_at(end)) end = runs_[after].end();
+    units = std::max(units, end - start);
+  });
+  return units;
+}
+
+std::uint64_t RunTable::usable_units_before(std::uint64_t unit, std::uint32_t align_units,
+                                            StreamIndex stream) const {
+  std::uint64_t start = unit;
+  for (RunId id = free_before(start); id != 0 && is_usable(id, stream); id = free_before(start)) {
+    start = runs_[id].start;
+  }
+  start = round_up(start, align_units);
+  return start < unit ? unit - start : 0;
+}
+
+std::uint64_t RunTable::usable_units_after(std::uint64_t unit, StreamIndex stream) const {
+  std::uint64_t end = unit;
+  for (RunId id = free_at(end); id != 0 && is_usable(id, stream); id = free_at(end)) {
+    end = runs_[id].end();
+  }
+  return end - unit;
+}
+
+}  // namespace gpupool::internal
