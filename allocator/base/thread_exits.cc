@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "base/hot_slot.h"
 #include "base/mutex.h"
 
@@ -19,13 +22,49 @@ void unlink(ThreadExitEntry& entry) {
   entry.list = nullptr;
 }
 
+/// A call of an owner that is under way, on the stack of the thread that ends.
+struct Call {
+  const void* owner = nullptr;
+  Call* next = nullptr;
+};
+constinit Call* calls = nullptr;  // under the lock
+constinit std::atomic<std::uint32_t> calls_ended{0};
+
+bool has_call(const void* owner) {
+  for (const Call* call = calls; call != nullptr; call = call->next) {
+    if (call->owner == owner) return true;
+  }
+  return false;
+}
+
+void end_call(const Call& ended) {
+  {
+    const MutexLock lock(lists_mutex);
+    Call** link = &calls;
+    while (*link != &ended) link = &(*link)->next;
+    *link = ended.next;
+  }
+  calls_ended.fetch_add(1);
+  calls_ended.notify_all();
+}
+
 void on_thread_exit(void*) {
   hot_slot = HotSlot{.is_ending = true};
-  const MutexLock lock(lists_mutex);
-  while (ThreadExitEntry* entry = thread_list) {
-    unlink(*entry);
-    // Under the lock, so that the owner does not go meanwhile.
-    entry->on_exit(entry->owner, entry->context);
+  for (;;) {
+    Call call;
+    ThreadExitEntry entry;
+    {
+      const MutexLock lock(lists_mutex);
+      if (thread_list == nullptr) return;
+      entry = *thread_list;
+      unlink(*thread_list);
+      call = {entry.owner, calls};
+      calls = &call;
+    }
+    // Without the lock: the owner may wait for the driver, and the entry may serve another thread
+    // before this returns. The owner does not go meanwhile: see wait_for_exits().
+    entry.on_exit(entry.owner, entry.context);
+    end_call(call);
   }
 }
 
@@ -66,6 +105,17 @@ bool watch_thread(ThreadExitEntry& entry) {
 void forget_thread(ThreadExitEntry& entry) {
   const MutexLock lock(lists_mutex);
   if (entry.list != nullptr) unlink(entry);
+}
+
+void wait_for_exits(const void* owner) {
+  for (;;) {
+    const std::uint32_t seen = calls_ended.load();
+    {
+      const MutexLock lock(lists_mutex);
+      if (!has_call(owner)) return;
+    }
+    calls_ended.wait(seen);
+  }
 }
 
 ThreadExitEntry* find_own_entry(const void* owner) {

@@ -25,8 +25,10 @@ struct ThreadExitEntry {
 /// Watches the calling thread with `entry`, whose first three fields are set. False: the thread is
 /// ending already.
 bool watch_thread(ThreadExitEntry& entry);
-/// No call is made for `entry` any more, nor is one still running.
+/// No call is begun for `entry` any more.
 void forget_thread(ThreadExitEntry& entry);
+/// Returns once no call of `owner` is running. Requires: all its entries are forgotten.
+void wait_for_exits(const void* owner);
 /// The calling thread's entry of `owner`; nullptr if there is none.
 ThreadExitEntry* find_own_entry(const void* owner);
 

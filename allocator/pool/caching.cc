@@ -105,11 +105,12 @@ void Pool::Impl::forget_threads() {
       MutexLock lock(mu_);
       record = caches_.records();
       while (record != nullptr && record->is_forgotten) record = record->next;
-      if (record == nullptr) return;
+      if (record == nullptr) break;
       record->is_forgotten = true;
     }
     internal::forget_thread(record->exit);
   }
+  internal::wait_for_exits(this);
 }
 
 void Pool::Impl::end_own_stream(const ThreadRecord& record) {
