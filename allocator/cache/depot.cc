@@ -40,6 +40,7 @@ bool Depot::put_runs(const RunChain& chain, RunBlock* blocks) {
   if (place == nullptr) return false;
   mark_chain(blocks[chain.head].record, chain.blocks, place->head);
   *place = {chain.head, chain.units};
+  sizes_ |= size_bit(chain.units);
   run_bytes_ += chain.bytes();
   is_touched_ = true;
   return true;
@@ -50,6 +51,12 @@ RunChain Depot::take_from(Slot& slot, RunBlock* blocks) {
   const RunChain chain{slot.head, head.load().chain_length(), slot.units};
   slot.head = head.low_bytes.get();
   run_bytes_ -= chain.bytes();
+  if (slot.head == 0) {
+    sizes_ = 0;
+    for (const Slot& other : slots_) {
+      if (other.head != 0) sizes_ |= size_bit(other.units);
+    }
+  }
   is_touched_ = true;
   return chain;
 }

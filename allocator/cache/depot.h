@@ -26,6 +26,10 @@ class Depot {
   Chain take(std::uint32_t bin, BlockRecord* records);
   /// False: there is no place for another size.
   bool put_runs(const RunChain& chain, RunBlock* blocks);
+  /// False: take_runs() would find none.
+  bool may_have_runs(std::uint32_t units) const noexcept {
+    return (sizes_ & size_bit(units)) != 0;
+  }
   /// Empty if there is none of that size.
   RunChain take_runs(std::uint32_t units, RunBlock* blocks);
   /// Takes out any chain.
@@ -48,9 +52,13 @@ class Depot {
     std::uint32_t units = 0;
   };
   RunChain take_from(Slot& slot, RunBlock* blocks);
+  static std::uint64_t size_bit(std::uint32_t units) noexcept {
+    return std::uint64_t{1} << units * std::uint32_t{0x9e3779b9} / (std::uint32_t{1} << 26);
+  }
 
   std::array<std::uint32_t, kBinCount> heads_{};
   std::array<Slot, 16> slots_{};
+  std::uint64_t sizes_ = 0;  // of the runs: a bit for each, by a hash
   std::uint64_t small_bytes_ = 0;
   std::uint64_t run_bytes_ = 0;
   bool is_touched_ = false;

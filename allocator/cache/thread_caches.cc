@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/heavy_fence.h"
+#include "base/spin.h"
 
 namespace gpupool::internal {
 namespace {
@@ -14,12 +15,6 @@ namespace {
 /// How often to look whether an owner has left before it is passed over: its stay is some twenty
 /// instructions, so that longer means that it does not run.
 constexpr int kPatience = 2000;
-
-void pause_briefly() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 

@@ -26,28 +26,8 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
   if (record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
     const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
     if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
-    if (void* const block = take_from_shared(request.bytes, tag)) return block;
   }
   return allocate_shared(request, stream, record);
-}
-
-void* Pool::Impl::take_from_shared(std::size_t bytes, Tag tag) {
-  const internal::HotSlot& hot = internal::hot_slot;
-  internal::ThreadCache& cache = *hot.cache;
-  const Shape shape = internal::shape_of(bytes, internal::kGranuleBytes);
-  MutexLock lock(mu_);
-  if (bytes > limit_bytes_ || cache.claim.has_ended()) return nullptr;
-  BlockRef block = take_handed_over(cache, shape);
-  if (!block.exists()) {
-    block = take_shared(shape, cache.stream, internal::Reach::before_end);
-    if (!block.exists()) return nullptr;
-    hot.record->counters.shared_hits[static_cast<std::size_t>(shape.tier)].add(1);
-    refill(cache, shape);
-  }
-  AllocationRequest request;
-  request.bytes = bytes;
-  request.tag = tag;
-  return hand_out(block, request, cache.stream, hot.record);
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
@@ -77,7 +57,9 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
       if (!block.exists()) {
         tier = shape.tier;
         block = take_shared(shape, stream->index(), internal::Reach::before_end);
-        if (block.exists() && cache != nullptr) refill(*cache, shape);
+        if (block.exists() && cache != nullptr && shape.tier != Tier::run) {
+          refill(*cache, shape.bin());
+        }
       }
       if (!block.exists()) {
         block = take_after_reclaim(request, shape, stream->index(), record);
@@ -144,7 +126,7 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
   // Cheapest first: the asking thread's own runs need neither a claim nor, for their own stream,
-  // that any completion is known. Small blocks stay: they are few bytes, and seldom make a run.
+  // that any completion is known.
   const auto retry = [&] {
     ++counted_.retries;
     return take_shared(shape, stream, internal::Reach::before_end);
@@ -156,6 +138,10 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   // Where another thread is at it, and may be stuck in the driver, this one goes on without.
   const std::optional<std::uint64_t> completed = pause_to_complete_work(Patience::none);
   if (completed.value_or(0) > 0 || moved > 0) {
+    if (const BlockRef block = retry(); block.exists()) return block;
+  }
+  // Small blocks keep chunks from being whole; they are given back last, since they are few bytes.
+  if (flush_own(record) > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   if (!can_grow(shape, stream) && drain_all(false) > 0) {

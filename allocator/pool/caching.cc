@@ -171,42 +171,44 @@ Pool::Impl::BlockRef Pool::Impl::take_cached(ThreadCache& cache, const Shape& sh
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_handed_over(ThreadCache& cache, const Shape& shape) {
-  internal::Depot& depot = *depots_[cache.stream];
-  if (depot.bytes() == 0) return {};
-  if (shape.tier == Tier::run) {
-    RunBlock* const blocks = tiers_.directory().run_blocks();
-    RunChain chain = depot.take_runs(shape.units, blocks);
-    if (chain.head == 0) return {};
-    depot_run_bytes_ -= chain.bytes();
-    const internal::RunId id =
-        pop(chain, [&](std::uint32_t run) { return blocks[run].record.next.get(); });
-    set_run_limit(cache);
-    if (chain.head != 0 && !cache.runs.put_chain(chain)) flush(chain, cache.stream);
-    return {id, 0, 0};
-  }
+  if (shape.tier == Tier::run) return {take_handed_over_run(cache, shape.units), 0, 0};
+  const std::uint32_t code = take_handed_over_small(cache, shape.bin());
+  return code == 0 ? BlockRef() : BlockRef::from_code(code);
+}
+
+internal::RunId Pool::Impl::take_handed_over_run(ThreadCache& cache, std::uint32_t units) {
+  RunBlock* const blocks = tiers_.directory().run_blocks();
+  RunChain chain = depots_[cache.stream]->take_runs(units, blocks);
+  if (chain.head == 0) return 0;
+  depot_run_bytes_ -= chain.bytes();
+  const internal::RunId id =
+      pop(chain, [&](std::uint32_t run) { return blocks[run].record.next.get(); });
+  set_run_limit(cache);
+  if (chain.head != 0 && !cache.runs.put_chain(chain)) flush(chain, cache.stream);
+  return id;
+}
+
+std::uint32_t Pool::Impl::take_handed_over_small(ThreadCache& cache, std::uint32_t bin) {
   BlockRecord* const records = tiers_.directory().records();
-  const std::uint32_t bin = shape.bin();
-  Chain chain = depot.take(bin, records);
-  if (chain.head == 0) return {};
+  Chain chain = depots_[cache.stream]->take(bin, records);
+  if (chain.head == 0) return 0;
   const std::uint32_t code =
       pop(chain, [&](std::uint32_t block) { return records[block].next.get(); });
   cache.small.grow(bin);
   if (chain.head != 0 && !cache.small.put_chain(bin, chain)) flush(chain, cache.stream);
-  return BlockRef::from_code(code);
+  return code;
 }
 
-void Pool::Impl::refill(ThreadCache& cache, const Shape& shape) {
-  if (shape.tier == Tier::run || shape.align_units > 1) return;
-  const std::uint32_t bin = shape.bin();
+void Pool::Impl::refill(ThreadCache& cache, std::uint32_t bin) {
   cache.small.grow(bin);
-  if (shape.tier != Tier::size_class) return;
+  if (!internal::is_slot_bin(bin)) return;
   // More of the same slab, which costs no memory that is not there already.
+  const auto size_class = static_cast<internal::SizeClass>(bin);
   std::array<std::uint32_t, BlockWord::kMaxChain> codes;
   std::uint32_t count = 0;
   for (const std::uint32_t batch = cache.small.batch(bin); count + 1 < batch; ++count) {
-    if (!tiers_.has_open_slab(shape.size_class, cache.stream)) break;
-    codes[count] =
-        tiers_.take_slot(shape.size_class, cache.stream, internal::Reach::before_end).code();
+    if (!tiers_.has_open_slab(size_class, cache.stream)) break;
+    codes[count] = tiers_.take_slot(size_class, cache.stream, internal::Reach::before_end).code();
   }
   BlockRecord* const records = tiers_.directory().records();
   // The lowest on top, as the slab gives them.
@@ -325,12 +327,13 @@ void Pool::Impl::set_run_limit(ThreadCache& cache) {
 
 std::uint64_t Pool::Impl::flush(Chain chain, StreamIndex stream) {
   BlockRecord* const records = tiers_.directory().records();
+  const TicketSet tickets = tickets_of(stream);
   std::uint64_t bytes = 0;
   for (std::uint32_t code = chain.head; code != 0;) {
     const std::uint32_t next = records[code].next.get();
     const BlockRef block = BlockRef::from_code(code);
     bytes += tiers_.bytes_of(block);
-    put_shared(block, stream);
+    tiers_.put(block, tickets);
     code = next;
   }
   return bytes;
@@ -338,9 +341,10 @@ std::uint64_t Pool::Impl::flush(Chain chain, StreamIndex stream) {
 
 std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
   const RunBlock* const blocks = tiers_.directory().run_blocks();
+  const TicketSet tickets = tickets_of(stream);
   for (std::uint32_t id = chain.head; id != 0;) {
     const std::uint32_t next = blocks[id].record.next.get();
-    put_shared({id, 0, 0}, stream);
+    tiers_.put({id, 0, 0}, tickets);
     id = next;
   }
   return chain.bytes();

@@ -89,16 +89,19 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
                        .given = bytes});
 }
 
-void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
+Pool::Impl::TicketSet Pool::Impl::tickets_of(StreamIndex stream) {
   TicketSet tickets;
   tickets.add(streams_.ticket(stream), streams_);
-  tiers_.put(block, tickets);
+  return tickets;
+}
+
+void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
+  tiers_.put(block, tickets_of(stream));
 }
 
 Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_extra_uses,
                                                   StreamIndex stream) {
-  TicketSet tickets;
-  tickets.add(streams_.ticket(stream), streams_);
+  TicketSet tickets = tickets_of(stream);
   if (!has_extra_uses) return tickets;
   const auto uses = extra_uses_.find(pointer);
   for (const ExtraUse& use : uses->second) {

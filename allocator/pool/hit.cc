@@ -7,10 +7,7 @@
 // inlined into the public functions, and what is rarer leaves by a tail call, so that no register
 // has to be saved for it. The thorough forms of the same steps, for what leaves, know the rest:
 // samples of the latency, the full chain behind the one in use, and claims by exchange.
-#include "pool/pool_impl.h"
-
-#define GPUPOOL_INLINE [[gnu::always_inline]] inline
-#define GPUPOOL_COLD [[gnu::noinline]]
+#include "pool/hand_out.h"
 
 namespace gpupool {
 
@@ -36,12 +33,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, st
   cache.claim.leave();
   if (code == 0) [[unlikely]] return Outcome::refused;
 
-  internal::BlockRecord& record = records[code];
-  record.set_requested(bytes);
-  record.tick.set(tick_.get());
-  record.store(tagged(BlockWord::live_untagged(bin, cache.stream_bits), tag, bytes, *hot.record));
-  out = reinterpret_cast<void*>(tiers_.directory().address_of_code(code));
-  return hot.record->counters.count_small(bin, bytes) ? Outcome::noted : Outcome::done;
+  return hand_out_small(hot, code, bin, bytes, tag, out);
 }
 
 template <bool kThorough>
@@ -58,22 +50,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run(const HotSlot& hot, std:
   cache.claim.leave();
   if (id == 0) return Outcome::refused;
 
-  internal::RunBlock& block = blocks[id];
-  block.record.set_requested(bytes);
-  block.record.tick.set(tick_.get());
-  block.record.store(tagged(BlockWord::live_untagged(BlockWord::kNoBin, cache.stream_bits), tag,
-                            bytes, *hot.record));
-  out = reinterpret_cast<void*>(block.address.get());
-  return hot.record->counters.count_run(bytes, units * kUnitBytes) ? Outcome::noted
-                                                                   : Outcome::done;
-}
-
-GPUPOOL_INLINE BlockWord Pool::Impl::tagged(BlockWord word, Tag tag, std::size_t bytes,
-                                            internal::ThreadRecord& record) const {
-  if (tag == kUntagged) [[likely]] return word;
-  const std::uint32_t code = code_of(tag);
-  if (code != BlockWord::kUntaggedCode) record.counters.count_tagged(code, bytes);
-  return word.with_tag(code);
+  return hand_out_run(hot, id, units, bytes, tag, out);
 }
 
 Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
@@ -88,7 +65,7 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
   const auto outcome = impl.take_small<false>(hot, bytes, hot.tag, block);
   if (outcome == Impl::Outcome::done) [[likely]] return block;
   if (outcome == Impl::Outcome::noted) return impl.allocate_noted(block);
-  return impl.allocate_plain_cold(bytes, stream.state());
+  return impl.miss_small(bytes, stream.state());
 }
 
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
@@ -98,7 +75,7 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
       take_run<false>(internal::hot_slot, bytes, internal::hot_slot.tag, block);
   if (outcome == Outcome::done) [[likely]] return block;
   if (outcome == Outcome::noted) return allocate_noted(block);
-  return allocate_plain_cold(bytes, stream);
+  return miss_run(bytes, stream);
 }
 
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_plain_cold(std::size_t bytes,

@@ -11,7 +11,7 @@
 //   mu_         guards every structure that threads share; what all requests need that no cache
 //               serves. No driver call is made under it.
 //
-// Split by what is done: hit.cc, allocate.cc, growth.cc, deallocate.cc, caching.cc, completion.cc,
+// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, caching.cc, completion.cc,
 // upkeep.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
@@ -114,8 +114,20 @@ class Pool::Impl {
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_noted(void* block);
+  // hand_out.h
   internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
                              internal::ThreadRecord& record) const;
+  Outcome hand_out_small(const internal::HotSlot& hot, std::uint32_t code, std::uint32_t bin,
+                         std::size_t bytes, Tag tag, void*& out);
+  Outcome hand_out_run(const internal::HotSlot& hot, internal::RunId id, std::uint64_t units,
+                       std::size_t bytes, Tag tag, void*& out);
+  // miss.cc: what the cache at hand does not have
+  Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
+      GPUPOOL_REQUIRES(mu_);
+  internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
   bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
   bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t unit);
   bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
@@ -141,8 +153,6 @@ class Pool::Impl {
   // allocate.cc
   /// Beyond any device, and safe to round and to count in units of 4 KiB.
   static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
-  /// The usual miss of the cache at hand: the shared tiers have it; nullptr where they do not.
-  void* take_from_shared(std::size_t bytes, Tag tag) GPUPOOL_EXCLUDES(mu_);
   Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
                                 internal::ThreadRecord* record);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
@@ -180,8 +190,12 @@ class Pool::Impl {
   BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape)
       GPUPOOL_REQUIRES(mu_);
+  internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+  std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
+      GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
-  void refill(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
+  void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_limit() GPUPOOL_REQUIRES(mu_);
   // Each gives blocks to the shared tiers and returns their bytes.
@@ -305,6 +319,8 @@ class Pool::Impl {
                                         internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  /// Of what is freed on the stream now.
+  TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   TicketSet tickets_at_free(const void* pointer, bool has_extra_uses, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
