@@ -11,7 +11,10 @@ packages_build=(
   libgtest-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
   prometheus-cpp-dev libcivetweb-dev libyaml-cpp-dev libcurl4-openssl-dev
 )
-packages_test=(prometheus:prometheus prometheus:promtool curl:curl clang-format:clang-format)
+packages_test=(
+  prometheus:prometheus prometheus:promtool curl:curl clang-format:clang-format valgrind:valgrind
+)
+packages_bench=(libbenchmark-dev libmimalloc2.0 valgrind:valgrind)
 packages_lint=(clang:clang++ clang-tidy:clang-tidy clang-format:clang-format)
 
 as_root=()  # the command that makes root of us, where we are not

@@ -321,7 +321,7 @@ def _orphan_folder(tree, path):
 
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)[^)]*\)")
 _FILE_NAME = re.compile(
-    r"`((?:allocator|exporter|tools|tests|examples|configs|dashboards|docker|docs|cmake|scripts)"
+    r"`((?:allocator|exporter|tools|tests|bench|examples|configs|dashboards|docker|docs|cmake|scripts)"
     r"/[\w./-]*[\w/])`")
 
 
