@@ -34,14 +34,18 @@ std::uint64_t RunTable::find_across(std::uint32_t units, std::uint32_t align_uni
   std::uint64_t best_units = 0;
   for (RunId id = own.first(); id != 0; id = own.after(id)) {
     // Each stretch is walked once, from the first of the stream's own runs. Before that there is
-    // nothing, or one ready run.
+    // nothing, or one ready run. A run without neighbours has been looked at by find().
     std::uint64_t start = runs_[id].start;
-    if (const RunId before = free_before(start); before != 0 && is_usable(before, stream)) {
+    std::uint64_t end = runs_[id].end();
+    const RunId before = free_before(start);
+    const RunId after = free_at(end);
+    if ((before | after) == 0) continue;
+    if (before != 0 && is_usable(before, stream)) {
       start = runs_[before].start;
       const RunId earlier = free_before(start);
       if (earlier != 0 && is_usable(earlier, stream)) continue;
     }
-    const std::uint64_t end = start + usable_units_after(start, stream);
+    if (after != 0) end += usable_units_after(end, stream);
     if (end == end_ && reach == Reach::before_end) continue;
     const std::uint64_t at = round_up(start, align_units);
     if (at + units > end) continue;
