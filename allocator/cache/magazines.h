@@ -74,6 +74,11 @@ class Magazines {
     return code != 0 ? code : bins_[bin].full.get();
   }
   bool is_empty() const noexcept;
+  /// Whether nothing was granted, so that nothing can be here.
+  bool is_unused() const noexcept { return granted_bytes_ == 0; }
+  bool may_have(std::uint32_t bin) const noexcept {
+    return bins_[bin].limit.get() != 0 || bins_[bin].full.get() != 0;
+  }
 
  private:
   struct Bin {

@@ -351,6 +351,7 @@ std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
 }
 
 std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
+  if (!cache.may_hold_runs) return 0;
   std::uint64_t moved = 0;
   for (;;) {
     const RunChain chain = cache.runs.evict_other(0, tiers_.directory().run_blocks());
@@ -358,11 +359,9 @@ std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
     moved += flush(chain, cache.stream);
   }
   cache.runs.start();
-  if (cache.may_hold_runs) {
-    cache.may_hold_runs = false;
-    --run_caches_;
-    update_run_limit();
-  }
+  cache.may_hold_runs = false;
+  --run_caches_;
+  update_run_limit();
   return moved;
 }
 
@@ -380,7 +379,7 @@ std::uint64_t Pool::Impl::flush_own_runs(ThreadRecord* record) {
   if (record == nullptr) return 0;
   std::uint64_t moved = 0;
   for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
-    if (cache->runs.bytes() > 0) moved += flush_runs(*cache);
+    moved += flush_runs(*cache);
   }
   return moved;
 }
@@ -396,7 +395,10 @@ std::uint64_t Pool::Impl::flush_bin(ThreadCache& cache, std::uint32_t bin) {
 
 std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
   std::uint64_t moved = flush_runs(cache);
-  for (std::uint32_t bin = 0; bin < kBinCount; ++bin) moved += flush_bin(cache, bin);
+  if (cache.small.is_unused()) return moved;
+  for (std::uint32_t bin = 0; bin < kBinCount; ++bin) {
+    if (cache.small.may_have(bin)) moved += flush_bin(cache, bin);
+  }
   // As new, so that the same requests again are placed the same.
   cache.small.start(options_.cache_small_bytes);
   return moved;
