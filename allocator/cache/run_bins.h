@@ -36,6 +36,11 @@ class RunBins {
   static constexpr std::size_t kSlotCount = 128;
 
   void start();
+  /// Gives the limit back. Requires: everything was evicted.
+  void rest() noexcept {
+    limit_bytes_.set(0);
+    hand_ = 0;
+  }
 
   /// A block of exactly `units`; 0 if there is none.
   std::uint32_t take(std::uint64_t units, RunBlock* blocks) noexcept {

@@ -135,8 +135,12 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   const std::uint64_t moved = flush_own_runs(record) + flush_depots();
-  // Where another thread is at it, and may be stuck in the driver, this one goes on without.
-  const std::optional<std::uint64_t> completed = pause_to_complete_work(Patience::none);
+  // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
+  // may be stuck in the driver, this one goes on without.
+  const std::optional<std::uint64_t> completed =
+      tiers_.runs().has_of_others(stream) || shape.tier != Tier::run
+          ? pause_to_complete_work(Patience::none)
+          : 0;
   if (completed.value_or(0) > 0 || moved > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }

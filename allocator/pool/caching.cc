@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "pool/pool_impl.h"
+#include "pool/hand_out.h"
 
 namespace gpupool {
 
@@ -223,6 +223,19 @@ void Pool::Impl::refill(ThreadCache& cache, std::uint32_t bin) {
 
 // Giving back.
 
+GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
+  ThreadCache& cache = *internal::hot_slot.cache;
+  bool is_close_due = false;
+  {
+    MutexLock lock(mu_);
+    put_run(cache, id, tiers_.directory().run_blocks()[id].units.get());
+    is_close_due = note_own_free(cache);
+  }
+  if (is_close_due) close_own_epoch(cache.stream);
+  note_step(*internal::hot_slot.record);
+  return true;
+}
+
 void Pool::Impl::put_left_over(DeviceAddress address) {
   ThreadCache& cache = *internal::hot_slot.cache;
   const std::uint64_t unit = addresses_->unit_at(address);
@@ -238,12 +251,15 @@ void Pool::Impl::put_left_over(DeviceAddress address) {
   {
     MutexLock lock(mu_);
     put_cached(&cache, block, cache.stream);
-    if (!cache.claim.has_ended() && cache.state->raw() == per_thread_stream()) {
-      streams_.note_own_free(cache.stream);
-      is_close_due = streams_.is_own_close_due(cache.stream);
-    }
+    is_close_due = note_own_free(cache);
   }
   if (is_close_due) close_own_epoch(cache.stream);
+}
+
+bool Pool::Impl::note_own_free(const ThreadCache& cache) {
+  if (!cache.is_of_own_stream || cache.claim.has_ended()) return false;
+  streams_.note_own_free(cache.stream);
+  return streams_.is_own_close_due(cache.stream);
 }
 
 void Pool::Impl::put_cached(ThreadCache* cache, BlockRef block, StreamIndex stream) {
@@ -358,7 +374,7 @@ std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
     if (chain.head == 0) break;
     moved += flush(chain, cache.stream);
   }
-  cache.runs.start();
+  cache.runs.rest();
   cache.may_hold_runs = false;
   --run_caches_;
   update_run_limit();
@@ -395,22 +411,15 @@ std::uint64_t Pool::Impl::flush_bin(ThreadCache& cache, std::uint32_t bin) {
 
 std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
   std::uint64_t moved = flush_runs(cache);
-  if (cache.small.is_unused()) return moved;
-  for (std::uint32_t bin = 0; bin < kBinCount; ++bin) {
-    if (cache.small.may_have(bin)) moved += flush_bin(cache, bin);
-  }
-  // As new, so that the same requests again are placed the same.
-  cache.small.start(options_.cache_small_bytes);
+  cache.small.empty_all([&](std::uint32_t bin) { moved += flush_bin(cache, bin); });
   return moved;
 }
 
 std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
   internal::Depot& depot = *depots_[stream];
   std::uint64_t moved = 0;
-  for (std::uint32_t bin = 0; depot.small_bytes() > 0 && bin < kBinCount; ++bin) {
-    while (depot.head(bin) != 0) {
-      moved += flush(depot.take(bin, tiers_.directory().records()), stream);
-    }
+  while (depot.small_bytes() > 0) {
+    moved += flush(depot.take(depot.any_bin(), tiers_.directory().records()), stream);
   }
   depot_run_bytes_ -= depot.run_bytes();
   while (depot.run_bytes() > 0) {

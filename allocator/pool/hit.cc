@@ -214,20 +214,22 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
 
 GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamState* stream,
                                                std::uint64_t unit) {
-  const Outcome outcome =
-      put_run<false>(internal::hot_slot, unit, tiers_.directory().entry(unit),
-                     reinterpret_cast<DeviceAddress>(pointer), kNoSize);
+  const std::uint32_t entry = tiers_.directory().entry(unit);
+  const Outcome outcome = put_run<false>(internal::hot_slot, unit, entry,
+                                         reinterpret_cast<DeviceAddress>(pointer), kNoSize);
   if (outcome == Outcome::done) [[likely]] return true;
+  if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
   return finish_free(outcome, pointer, kNoSize, stream);
 }
 
 GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t bytes,
                                                      internal::StreamState* stream,
                                                      std::uint64_t unit) {
-  const Outcome outcome =
-      put_run<false>(internal::hot_slot, unit, tiers_.directory().entry(unit),
-                     reinterpret_cast<DeviceAddress>(pointer), bytes);
+  const std::uint32_t entry = tiers_.directory().entry(unit);
+  const Outcome outcome = put_run<false>(internal::hot_slot, unit, entry,
+                                         reinterpret_cast<DeviceAddress>(pointer), bytes);
   if (outcome == Outcome::done) [[likely]] return true;
+  if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
   return finish_free(outcome, pointer, bytes, stream);
 }
 

@@ -179,6 +179,10 @@ class Pool::Impl {
                                    const internal::StreamState* stream);
   internal::ThreadCache* open_cache(internal::ThreadRecord* record,
                                     const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  /// A run that its holder has given back and that the cache at hand has no room for.
+  bool finish_run_free(internal::RunId id) GPUPOOL_EXCLUDES(mu_);
+  /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
+  bool note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// A block that its holder has given back and that the cache at hand had no room for.
   void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
   void put_cached(internal::ThreadCache* cache, BlockRef block, StreamIndex stream)

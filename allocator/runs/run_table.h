@@ -91,6 +91,9 @@ class RunTable {
   bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                 Reach reach) const;
 
+  /// Whether free runs wait for work that is not of `stream` alone.
+  bool has_of_others(StreamIndex stream) const noexcept;
+
   /// Where the arena ends: the free run there is kept for last.
   void set_end(std::uint64_t unit) noexcept { end_ = unit; }
   std::uint64_t ready_bytes() const noexcept { return ready_units_ * kUnitBytes; }
