@@ -96,11 +96,11 @@ struct BlockRecord {
   }
 
   std::atomic<std::uint32_t> word{0};
-  Relaxed<std::uint32_t> next;   // cached: the next of its chain
+  Relaxed<std::uint32_t> next;  // cached: the next of its chain
   /// Live: the request's bytes, of which the block's size tells those beyond 32 bits. First of a
   /// chain that was handed over: the next chain.
   Relaxed<std::uint32_t> low_bytes;
-  Relaxed<std::uint32_t> tick;   // when it got this use, in kTickNs
+  Relaxed<std::uint32_t> tick;  // when it got this use, in kTickNs
 };
 static_assert(sizeof(BlockRecord) == 16);
 

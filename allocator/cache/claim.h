@@ -35,7 +35,8 @@ class Claim {
   bool enter_quickly() noexcept {
     inside_.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (gate_.load(std::memory_order_acquire) == 0) [[likely]] return true;
+    if (gate_.load(std::memory_order_acquire) == 0) [[likely]]
+      return true;
     leave();
     return false;
   }

@@ -29,9 +29,7 @@ class Depot {
   /// False: there is no place for another size.
   bool put_runs(const RunChain& chain, RunBlock* blocks);
   /// False: take_runs() would find none.
-  bool may_have_runs(std::uint32_t units) const noexcept {
-    return (sizes_ & size_bit(units)) != 0;
-  }
+  bool may_have_runs(std::uint32_t units) const noexcept { return (sizes_ & size_bit(units)) != 0; }
   /// Empty if there is none of that size.
   RunChain take_runs(std::uint32_t units, RunBlock* blocks);
   /// Takes out any chain.

@@ -61,8 +61,8 @@ void Magazines::shrink_idle_grants(std::uint32_t except) {
     Bin& bin = bins_[i];
     const std::uint16_t blocks = bin.blocks.get();
     if (i == except || bin.limit.get() <= blocks) continue;
-    granted_bytes_ -= std::uint64_t{static_cast<std::uint16_t>(bin.limit.get() - blocks)} *
-                      kBinBytes[i];
+    granted_bytes_ -=
+        std::uint64_t{static_cast<std::uint16_t>(bin.limit.get() - blocks)} * kBinBytes[i];
     bin.limit.set(blocks);
   }
 }
@@ -124,9 +124,8 @@ Chain Magazines::take_chain(std::uint32_t bin) {
 }
 
 bool Magazines::is_empty() const noexcept {
-  return std::all_of(bins_.begin(), bins_.end(), [](const Bin& bin) {
-    return bin.head.get() == 0 && bin.full.get() == 0;
-  });
+  return std::all_of(bins_.begin(), bins_.end(),
+                     [](const Bin& bin) { return bin.head.get() == 0 && bin.full.get() == 0; });
 }
 
 }  // namespace gpupool::internal

@@ -43,7 +43,8 @@ class Magazines {
   std::uint32_t take_quickly(std::uint32_t bin, BlockRecord* records) noexcept {
     Bin& b = bins_[bin];
     const std::uint32_t head = b.head.get();
-    if (head == 0) [[unlikely]] return 0;
+    if (head == 0) [[unlikely]]
+      return 0;
     b.head.set(records[head].next.get());
     b.blocks.set(static_cast<std::uint16_t>(b.blocks.get() - 1));
     return head;
@@ -53,7 +54,8 @@ class Magazines {
   bool put(std::uint32_t bin, std::uint32_t code, BlockRecord* records) noexcept {
     Bin& b = bins_[bin];
     const std::uint16_t blocks = b.blocks.get();
-    if (blocks >= b.limit.get()) [[unlikely]] return false;
+    if (blocks >= b.limit.get()) [[unlikely]]
+      return false;
     records[code].next.set(b.head.get());
     b.head.set(code);
     b.blocks.set(static_cast<std::uint16_t>(blocks + 1));

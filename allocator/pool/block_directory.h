@@ -67,8 +67,7 @@ class BlockDirectory {
   BlockRecord* records() noexcept { return &records_[0]; }
   RunBlock* run_blocks() noexcept { return &runs_[0]; }
 
-  void add_run(RunId id, std::uint64_t start, DeviceAddress address,
-               std::uint32_t units) noexcept {
+  void add_run(RunId id, std::uint64_t start, DeviceAddress address, std::uint32_t units) noexcept {
     runs_[id].address.set(address);
     runs_[id].units.set(units);
     entries_[start].set(kRunEntry | id);

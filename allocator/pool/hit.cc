@@ -31,7 +31,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, st
   const std::uint32_t code =
       kThorough ? cache.small.take(bin, records) : cache.small.take_quickly(bin, records);
   cache.claim.leave();
-  if (code == 0) [[unlikely]] return Outcome::refused;
+  if (code == 0) [[unlikely]]
+    return Outcome::refused;
 
   return hand_out_small(hot, code, bin, bytes, tag, out);
 }
@@ -63,7 +64,8 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
   if (bytes - 1 >= internal::kChunkBytes) return impl.allocate_large(bytes, stream.state());
   void* block;
   const auto outcome = impl.take_small<false>(hot, bytes, hot.tag, block);
-  if (outcome == Impl::Outcome::done) [[likely]] return block;
+  if (outcome == Impl::Outcome::done) [[likely]]
+    return block;
   if (outcome == Impl::Outcome::noted) return impl.allocate_noted(block);
   return impl.miss_small(bytes, stream.state());
 }
@@ -71,9 +73,9 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
                                                       internal::StreamState* stream) {
   void* block;
-  const Outcome outcome =
-      take_run<false>(internal::hot_slot, bytes, internal::hot_slot.tag, block);
-  if (outcome == Outcome::done) [[likely]] return block;
+  const Outcome outcome = take_run<false>(internal::hot_slot, bytes, internal::hot_slot.tag, block);
+  if (outcome == Outcome::done) [[likely]]
+    return block;
   if (outcome == Outcome::noted) return allocate_noted(block);
   return miss_run(bytes, stream);
 }
@@ -96,9 +98,8 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
   const HotSlot& hot = internal::hot_slot;
   const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
   void* block = nullptr;
-  const Outcome outcome = bytes > internal::kChunkBytes
-                              ? take_run<true>(hot, bytes, tag, block)
-                              : take_small<true>(hot, bytes, tag, block);
+  const Outcome outcome = bytes > internal::kChunkBytes ? take_run<true>(hot, bytes, tag, block)
+                                                        : take_small<true>(hot, bytes, tag, block);
   if (outcome == Outcome::refused) return nullptr;
   if (is_timed) hot.record->counters.count_hit_duration(steady_clock().now_ns() - start);
   if (outcome == Outcome::noted) note_step(*hot.record);
@@ -109,17 +110,18 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
 
 template <bool kThorough>
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std::uint64_t unit,
-                                                         std::uint32_t entry,
-                                                         DeviceAddress address,
+                                                         std::uint32_t entry, DeviceAddress address,
                                                          std::size_t bytes) {
   const std::uint32_t code = BlockDirectory::code_of(entry, address);
   internal::BlockRecord* const records = tiers_.directory().records();
   internal::BlockRecord& record = records[code];
   const BlockWord word = record.load();
-  if (!word.is_plainly_live()) [[unlikely]] return Outcome::refused;
+  if (!word.is_plainly_live()) [[unlikely]]
+    return Outcome::refused;
   const std::uint32_t bin = word.bin();
   const std::uint64_t requested = record.low_bytes.get();
-  if (bytes != kNoSize && bytes != requested) [[unlikely]] return Outcome::refused;
+  if (bytes != kNoSize && bytes != requested) [[unlikely]]
+    return Outcome::refused;
   // Before the block is taken, since a stream that has ended is refused.
   internal::ThreadCache& cache = *hot.cache;
   if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
@@ -141,9 +143,11 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std
   const bool is_put = cache.small.put(bin, code, records);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
-  if (!word.is_untagged()) [[unlikely]] counters.count_tagged_free(word.tag(), requested);
+  if (!word.is_untagged()) [[unlikely]]
+    counters.count_tagged_free(word.tag(), requested);
   const bool is_noted = counters.count_small_free(bin, requested);
-  if (!is_put) [[unlikely]] return Outcome::left_over;
+  if (!is_put) [[unlikely]]
+    return Outcome::left_over;
   return is_noted ? Outcome::noted : Outcome::done;
 }
 
@@ -158,12 +162,15 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::
   internal::RunBlock* const blocks = tiers_.directory().run_blocks();
   internal::RunBlock& block = blocks[id];
   const BlockWord word = block.record.load();
-  if (!word.is_plainly_live()) [[unlikely]] return Outcome::refused;
+  if (!word.is_plainly_live()) [[unlikely]]
+    return Outcome::refused;
   const std::uint32_t units = block.units.get();
   // A small block that was served as a run has no bin where it would be looked for.
-  if (units <= internal::kUnitsPerChunk) [[unlikely]] return Outcome::refused;
+  if (units <= internal::kUnitsPerChunk) [[unlikely]]
+    return Outcome::refused;
   const std::uint64_t requested = block.record.requested(units * kUnitBytes);
-  if (bytes != kNoSize && bytes != requested) [[unlikely]] return Outcome::refused;
+  if (bytes != kNoSize && bytes != requested) [[unlikely]]
+    return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
   if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
     return Outcome::refused;
@@ -183,9 +190,11 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::
   const bool is_put = cache.runs.put(id, units, blocks);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
-  if (!word.is_untagged()) [[unlikely]] counters.count_tagged_free(word.tag(), requested);
+  if (!word.is_untagged()) [[unlikely]]
+    counters.count_tagged_free(word.tag(), requested);
   const bool is_noted = counters.count_run_free(requested, units * kUnitBytes);
-  if (!is_put) [[unlikely]] return Outcome::left_over;
+  if (!is_put) [[unlikely]]
+    return Outcome::left_over;
   return is_noted ? Outcome::noted : Outcome::done;
 }
 
@@ -208,7 +217,8 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
   }
   // Where no block is the entry leads to records that nothing ever makes live.
   const Outcome outcome = put_small<false>(hot, unit, entry, address, bytes);
-  if (outcome == Outcome::done) [[likely]] return true;
+  if (outcome == Outcome::done) [[likely]]
+    return true;
   return finish_free(outcome, pointer, bytes, stream);
 }
 
@@ -217,7 +227,8 @@ GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamSt
   const std::uint32_t entry = tiers_.directory().entry(unit);
   const Outcome outcome = put_run<false>(internal::hot_slot, unit, entry,
                                          reinterpret_cast<DeviceAddress>(pointer), kNoSize);
-  if (outcome == Outcome::done) [[likely]] return true;
+  if (outcome == Outcome::done) [[likely]]
+    return true;
   if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
   return finish_free(outcome, pointer, kNoSize, stream);
 }
@@ -228,7 +239,8 @@ GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t 
   const std::uint32_t entry = tiers_.directory().entry(unit);
   const Outcome outcome = put_run<false>(internal::hot_slot, unit, entry,
                                          reinterpret_cast<DeviceAddress>(pointer), bytes);
-  if (outcome == Outcome::done) [[likely]] return true;
+  if (outcome == Outcome::done) [[likely]]
+    return true;
   if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
   return finish_free(outcome, pointer, bytes, stream);
 }

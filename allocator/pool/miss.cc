@@ -7,8 +7,7 @@ namespace gpupool {
 using internal::MutexLock;
 using internal::Reach;
 
-GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes,
-                                                internal::StreamState* stream) {
+GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::StreamState* stream) {
   const internal::HotSlot& hot = internal::hot_slot;
   internal::ThreadCache& cache = *hot.cache;
   if (bytes == 0 || bytes > limit_bytes_) return allocate_plain_cold(bytes, stream);

@@ -181,8 +181,8 @@ void Pool::Impl::shut_down() {
     MutexLock lock(mu_);
     const internal::CounterTotals totals = caches_.totals();
     if (const std::uint64_t blocks = totals.served() - totals.freed(); blocks > 0) {
-      leak = count_misuse(
-          {.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
+      leak =
+          count_misuse({.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
     }
     // Unmapping does not wait for running work, which so must be done: on what was freed, caches
     // included, and on what leaked, whatever stream uses it.

@@ -11,8 +11,8 @@
 //   mu_         guards every structure that threads share; what all requests need that no cache
 //               serves. No driver call is made under it.
 //
-// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, caching.cc, completion.cc,
-// upkeep.cc, peaks.cc, report.cc.
+// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, threads.cc,
+// caching.cc, draining.cc, completion.cc, upkeep.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
@@ -192,8 +192,7 @@ class Pool::Impl {
   void put_run(internal::ThreadCache& cache, internal::RunId id, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
-  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape)
-      GPUPOOL_REQUIRES(mu_);
+  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
   std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
@@ -226,8 +225,7 @@ class Pool::Impl {
   /// Cached blocks that nobody took for this long go back to the shared tiers.
   static constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
-  void end_caches(StreamIndex stream, const internal::ThreadRecord* record)
-      GPUPOOL_REQUIRES(mu_);
+  void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   static void on_thread_exit(void* impl, void* record);
   void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
   void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
@@ -254,14 +252,13 @@ class Pool::Impl {
     MissReason reason = MissReason::cold;
   };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
-                                internal::StreamState* stream,
-                                internal::ThreadRecord* record) GPUPOOL_EXCLUDES(mu_);
+                                internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_);
   /// A small block as a run of its own, where no chunk is to be had.
   BlockRef take_as_run(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
-                                     internal::StreamState* stream,
-                                     internal::ThreadRecord* record) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+                                     internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
                                    internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -269,8 +266,7 @@ class Pool::Impl {
   bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
                                   internal::ThreadRecord* record, FallbackReason reason)
-      GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::optional<internal::PageSpan> plan_growth(std::uint32_t units, std::uint32_t align_units,
                                                 StreamIndex stream, bool may_extend) const
       GPUPOOL_REQUIRES(mu_);
@@ -331,8 +327,7 @@ class Pool::Impl {
   void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
   internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
   internal::StreamState* find_or_adopt_locked(RawStream raw, std::uint64_t id,
-                                              internal::ThreadRecord* record)
-      GPUPOOL_REQUIRES(mu_);
+                                              internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
 
   // upkeep.cc
   /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe. Gives
