@@ -1,3 +1,5 @@
+// take() and put(), and the few steps they are made of. Those are inlined by force: each has one or
+// two callers that matter, and the registers that a call saves would cost as much as the step.
 #include "runs/run_table.h"
 
 #include <algorithm>

@@ -123,7 +123,10 @@ class RunTable {
   void mark(const Run& run, RunId entry);
   RunId take_from(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   RunId cut(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
+  /// What lies from `start` on becomes a free run of its own, if there is anything.
   void cut_off_rest(RunId id, std::uint64_t start);
+  /// Makes a run that is in no index free, together with its neighbours. Requires: its tickets are
+  /// pruned.
   void settle(RunId id);
   void put_again(RunIndex& index, RunId id);
   void take_in(RunId kept, RunId gone);
