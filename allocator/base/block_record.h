@@ -104,13 +104,14 @@ struct BlockRecord {
 };
 static_assert(sizeof(BlockRecord) == 16);
 
-/// A block above 128 KiB: what a hit needs to know of it without looking at the run.
-struct RunBlock {
+/// A block above 128 KiB: what a hit needs to know of it without looking at the run. A cache line
+/// each: blocks that were made one after the other are used by different threads.
+struct alignas(64) RunBlock {
   BlockRecord record;
   Relaxed<std::uint64_t> address;
   Relaxed<std::uint32_t> units;
 };
-static_assert(sizeof(RunBlock) == 32);
+static_assert(sizeof(RunBlock) == 64);
 
 /// Coarse time of a block's last change: 10 ms steps since the pool's start (497 days).
 inline constexpr std::uint64_t kTickNs = 10'000'000;

@@ -120,6 +120,17 @@ Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex str
   return {};
 }
 
+bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
+                                        StreamIndex stream) const {
+  for (const internal::ThreadCache* cache = record.caches; cache != nullptr; cache = cache->next) {
+    if (!cache->is_empty()) return false;
+  }
+  for (const auto& depot : depots_) {
+    if (depot->bytes() > 0) return false;
+  }
+  return !tiers_.runs().has_of_others(stream);
+}
+
 Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& request,
                                                     const Shape& shape, StreamIndex stream,
                                                     internal::ThreadRecord* record) {

@@ -31,7 +31,11 @@ internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache, std::u
   if (depots_[cache.stream]->may_have_runs(units)) {
     if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
   }
-  const BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
+  BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
+  // The arena's end is for when nothing can be reclaimed: see take_after_reclaim().
+  if (block.run == 0 && has_nothing_to_reclaim(*internal::hot_slot.record, cache.stream)) {
+    block = tiers_.take_run(units, 1, cache.stream, Reach::everywhere);
+  }
   if (block.run != 0) {
     internal::hot_slot.record->counters.shared_hits[static_cast<std::size_t>(Tier::run)].add(1);
   }

@@ -158,6 +158,9 @@ class Pool::Impl {
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
       GPUPOOL_REQUIRES(mu_);
+  /// Whether take_after_reclaim() would only take from the arena's end.
+  bool has_nothing_to_reclaim(const internal::ThreadRecord& record, StreamIndex stream) const
+      GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
                               StreamIndex stream, internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
