@@ -78,6 +78,8 @@ class Magazines {
     return code != 0 ? code : bins_[bin].full.get();
   }
   bool is_empty() const noexcept;
+  /// Whether no bin may hold anything. By the owner.
+  bool is_unused() const noexcept { return granted_bytes_ == 0; }
   /// Calls `visit(bin)` for each bin that may have blocks, then takes all grants back, so that the
   /// same requests again find everything as new. Requires: visit() empties the bin.
   template <class F>

@@ -34,6 +34,8 @@ struct alignas(64) ThreadCache {
   RunBins runs;
   Magazines small;
 
+  /// Empty as far as its owner needs to look for it.
+  bool is_unused() const noexcept { return runs.bytes() == 0 && small.is_unused(); }
   bool is_empty() const noexcept { return runs.bytes() == 0 && small.is_empty(); }
 };
 

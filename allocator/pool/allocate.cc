@@ -21,11 +21,18 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                         internal::StreamState* stream) {
   if (request.bytes == 0) return nullptr;
   internal::ThreadRecord* const record = own_record();
+  const internal::HotSlot& hot = internal::hot_slot;
+  // What is at hand was asked already.
+  const bool is_at_hand = hot.pool == serial_ && hot.stream == stream;
   // Set aside by a hit that asked for the next one to be timed.
-  const bool is_timed = internal::hot_slot.pool == 0;
-  if (record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
-    const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
+  const bool is_timed = hot.pool == 0;
+  if (!is_at_hand && record != nullptr && is_plain(request) && switch_to(*record, stream)) {
+    const Tag tag = request.tag == kCurrentTag ? hot.tag : request.tag;
     if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
+    if (tag == hot.tag) {
+      return request.bytes > internal::kChunkBytes ? miss_run(request.bytes, stream)
+                                                   : miss_small(request.bytes, stream);
+    }
   }
   return allocate_shared(request, stream, record);
 }
@@ -123,7 +130,7 @@ Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex str
 bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
                                         StreamIndex stream) const {
   for (const internal::ThreadCache* cache = record.caches; cache != nullptr; cache = cache->next) {
-    if (!cache->is_empty()) return false;
+    if (!cache->is_unused()) return false;
   }
   for (const auto& depot : depots_) {
     if (depot->bytes() > 0) return false;

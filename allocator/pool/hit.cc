@@ -5,8 +5,7 @@
 // About twenty instructions each for finding the cache, for the bin's list and for the books, and
 // one locked instruction, on the free, which decides between two frees that race. All of it is
 // inlined into the public functions, and what is rarer leaves by a tail call, so that no register
-// has to be saved for it. The thorough forms of the same steps, for what leaves, know the rest:
-// samples of the latency, the full chain behind the one in use, and claims by exchange.
+// has to be saved for it.
 #include "pool/hand_out.h"
 
 namespace gpupool {
@@ -19,17 +18,17 @@ using internal::kUnitBytes;
 
 // Taking.
 
-template <bool kThorough>
+template <bool kWithFullChain>
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, std::size_t bytes,
                                                           Tag tag, void*& out) {
   const std::uint32_t bin = internal::bin_of(bytes);
   internal::ThreadCache& cache = *hot.cache;
   internal::BlockRecord* const records = tiers_.directory().records();
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   const std::uint32_t code =
-      kThorough ? cache.small.take(bin, records) : cache.small.take_quickly(bin, records);
+      kWithFullChain ? cache.small.take(bin, records) : cache.small.take_quickly(bin, records);
   cache.claim.leave();
   if (code == 0) [[unlikely]]
     return Outcome::refused;
@@ -37,14 +36,13 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, st
   return hand_out_small(hot, code, bin, bytes, tag, out);
 }
 
-template <bool kThorough>
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run(const HotSlot& hot, std::size_t bytes,
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& hot, std::size_t bytes,
                                                         Tag tag, void*& out) {
   internal::ThreadCache& cache = *hot.cache;
   // What overflows here wraps to no units at all, a size that no slot has.
   const std::uint64_t units = (bytes + kUnitBytes - 1) / kUnitBytes;
   internal::RunBlock* const blocks = tiers_.directory().run_blocks();
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   const internal::RunId id = cache.runs.take(units, blocks);
@@ -73,7 +71,7 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
                                                       internal::StreamState* stream) {
   void* block;
-  const Outcome outcome = take_run<false>(internal::hot_slot, bytes, internal::hot_slot.tag, block);
+  const Outcome outcome = take_run_at_hand(internal::hot_slot, bytes, internal::hot_slot.tag, block);
   if (outcome == Outcome::done) [[likely]]
     return block;
   if (outcome == Outcome::noted) return allocate_noted(block);
@@ -98,7 +96,7 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
   const HotSlot& hot = internal::hot_slot;
   const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
   void* block = nullptr;
-  const Outcome outcome = bytes > internal::kChunkBytes ? take_run<true>(hot, bytes, tag, block)
+  const Outcome outcome = bytes > internal::kChunkBytes ? take_run_at_hand(hot, bytes, tag, block)
                                                         : take_small<true>(hot, bytes, tag, block);
   if (outcome == Outcome::refused) return nullptr;
   if (is_timed) hot.record->counters.count_hit_duration(steady_clock().now_ns() - start);
@@ -108,8 +106,7 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
 
 // Giving back.
 
-template <bool kThorough>
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std::uint64_t unit,
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& hot, std::uint64_t unit,
                                                          std::uint32_t entry, DeviceAddress address,
                                                          std::size_t bytes) {
   const std::uint32_t code = BlockDirectory::code_of(entry, address);
@@ -124,7 +121,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std
     return Outcome::refused;
   // Before the block is taken, since a stream that has ended is refused.
   internal::ThreadCache& cache = *hot.cache;
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   // Of two frees that race, one finds the block not as it was.
@@ -151,8 +148,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std
   return is_noted ? Outcome::noted : Outcome::done;
 }
 
-template <bool kThorough>
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::uint64_t unit,
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& hot, std::uint64_t unit,
                                                        std::uint32_t entry, DeviceAddress address,
                                                        std::size_t bytes) {
   if (address % kUnitBytes != 0 || !BlockDirectory::is_run(entry)) [[unlikely]] {
@@ -172,7 +168,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::
   if (bytes != kNoSize && bytes != requested) [[unlikely]]
     return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   if (!block.record.take(word, BlockWord::cached_in(BlockWord::kNoBin, cache.stream_bits)))
@@ -216,7 +212,7 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
                             : deallocate_large_sized(pointer, bytes, stream, unit);
   }
   // Where no block is the entry leads to records that nothing ever makes live.
-  const Outcome outcome = put_small<false>(hot, unit, entry, address, bytes);
+  const Outcome outcome = put_small_at_hand(hot, unit, entry, address, bytes);
   if (outcome == Outcome::done) [[likely]]
     return true;
   return finish_free(outcome, pointer, bytes, stream);
@@ -225,7 +221,7 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
 GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamState* stream,
                                                std::uint64_t unit) {
   const std::uint32_t entry = tiers_.directory().entry(unit);
-  const Outcome outcome = put_run<false>(internal::hot_slot, unit, entry,
+  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, entry,
                                          reinterpret_cast<DeviceAddress>(pointer), kNoSize);
   if (outcome == Outcome::done) [[likely]]
     return true;
@@ -237,7 +233,7 @@ GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t 
                                                      internal::StreamState* stream,
                                                      std::uint64_t unit) {
   const std::uint32_t entry = tiers_.directory().entry(unit);
-  const Outcome outcome = put_run<false>(internal::hot_slot, unit, entry,
+  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, entry,
                                          reinterpret_cast<DeviceAddress>(pointer), bytes);
   if (outcome == Outcome::done) [[likely]]
     return true;
@@ -266,8 +262,8 @@ bool Pool::Impl::put_thoroughly(void* pointer, std::size_t bytes) {
   const std::uint32_t entry = tiers_.directory().entry(unit);
   if (entry == 0) return false;
   const Outcome outcome = BlockDirectory::is_run(entry)
-                              ? put_run<true>(hot, unit, entry, address, bytes)
-                              : put_small<true>(hot, unit, entry, address, bytes);
+                              ? put_run_at_hand(hot, unit, entry, address, bytes)
+                              : put_small_at_hand(hot, unit, entry, address, bytes);
   return outcome == Outcome::done ||
          (outcome != Outcome::refused && finish_free(outcome, pointer, bytes, nullptr));
 }

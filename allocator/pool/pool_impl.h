@@ -100,17 +100,14 @@ class Pool::Impl {
     left_over,  // taken from its holder, and not in a cache yet
     refused,    // nothing has changed
   };
-  // Each for the cache at hand. Thorough: with what a hit leaves out.
-  template <bool kThorough>
+  // Each for the cache at hand. With the full chain: also looks behind the one in use.
+  template <bool kWithFullChain>
   Outcome take_small(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
-  template <bool kThorough>
-  Outcome take_run(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
-  template <bool kThorough>
-  Outcome put_small(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
-                    DeviceAddress address, std::size_t bytes);
-  template <bool kThorough>
-  Outcome put_run(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
-                  DeviceAddress address, std::size_t bytes);
+  Outcome take_run_at_hand(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
+  Outcome put_small_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
+                            DeviceAddress address, std::size_t bytes);
+  Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
+                          DeviceAddress address, std::size_t bytes);
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_noted(void* block);
