@@ -33,7 +33,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, st
   if (code == 0) [[unlikely]]
     return Outcome::refused;
 
-  return hand_out_small(hot, code, bin, bytes, tag, out);
+  return hand_out_small(hot, cache, records, code, bin, bytes, tag, out);
 }
 
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& hot, std::size_t bytes,
@@ -49,7 +49,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& h
   cache.claim.leave();
   if (id == 0) return Outcome::refused;
 
-  return hand_out_run(hot, id, units, bytes, tag, out);
+  return hand_out_run(hot, cache, id, units, bytes, tag, out);
 }
 
 Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
@@ -107,9 +107,9 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
 // Giving back.
 
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& hot, std::uint64_t unit,
-                                                         std::uint32_t entry, DeviceAddress address,
+                                                         std::uint32_t entry, std::uint64_t granule,
                                                          std::size_t bytes) {
-  const std::uint32_t code = BlockDirectory::code_of(entry, address);
+  const std::uint32_t code = BlockDirectory::code_of(entry, granule);
   internal::BlockRecord* const records = tiers_.directory().records();
   internal::BlockRecord& record = records[code];
   const BlockWord word = record.load();
@@ -201,10 +201,9 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
     return deallocate_cold(pointer, bytes, stream);
   }
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
-  const std::uint64_t unit = unit_in_range(address);
-  if (unit == internal::kNoUnit || address % internal::kGranuleBytes != 0) [[unlikely]] {
-    return deallocate_cold(pointer, bytes, stream);
-  }
+  const std::uint64_t granule = granule_in_range(address);
+  if (granule >= range_granules_) [[unlikely]] return deallocate_cold(pointer, bytes, stream);
+  const std::uint64_t unit = granule / internal::kGranulesPerUnit;
   const std::uint32_t entry = tiers_.directory().entry(unit);
   if (BlockDirectory::is_run(entry)) {
     // Two forms, since the size that is not given need not be carried along.
@@ -212,7 +211,7 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
                             : deallocate_large_sized(pointer, bytes, stream, unit);
   }
   // Where no block is the entry leads to records that nothing ever makes live.
-  const Outcome outcome = put_small_at_hand(hot, unit, entry, address, bytes);
+  const Outcome outcome = put_small_at_hand(hot, unit, entry, granule, bytes);
   if (outcome == Outcome::done) [[likely]]
     return true;
   return finish_free(outcome, pointer, bytes, stream);
@@ -263,7 +262,7 @@ bool Pool::Impl::put_thoroughly(void* pointer, std::size_t bytes) {
   if (entry == 0) return false;
   const Outcome outcome = BlockDirectory::is_run(entry)
                               ? put_run_at_hand(hot, unit, entry, address, bytes)
-                              : put_small_at_hand(hot, unit, entry, address, bytes);
+                              : put_small_at_hand(hot, unit, entry, address / internal::kGranuleBytes, bytes);
   return outcome == Outcome::done ||
          (outcome != Outcome::refused && finish_free(outcome, pointer, bytes, nullptr));
 }

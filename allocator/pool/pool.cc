@@ -137,7 +137,7 @@ Result<void, Status> Pool::Impl::start() {
   arena_ = std::move(arena).value();
   addresses_ = &arena_->addresses();
   range_base_ = addresses_->range_base();
-  range_units_ = addresses_->range_units();
+  range_granules_ = addresses_->range_units() * internal::kGranulesPerUnit;
   {
     MutexLock lock(mu_);
     if (!tiers_.reserve(arena_->addresses(), arena_->page_capacity() * internal::kUnitsPerPage,

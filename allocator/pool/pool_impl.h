@@ -17,6 +17,7 @@
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -105,7 +106,7 @@ class Pool::Impl {
   Outcome take_small(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
   Outcome take_run_at_hand(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
   Outcome put_small_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
-                            DeviceAddress address, std::size_t bytes);
+                            std::uint64_t granule, std::size_t bytes);
   Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
                           DeviceAddress address, std::size_t bytes);
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
@@ -114,10 +115,12 @@ class Pool::Impl {
   // hand_out.h
   internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
                              internal::ThreadRecord& record) const;
-  Outcome hand_out_small(const internal::HotSlot& hot, std::uint32_t code, std::uint32_t bin,
+  Outcome hand_out_small(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                         internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
                          std::size_t bytes, Tag tag, void*& out);
-  Outcome hand_out_run(const internal::HotSlot& hot, internal::RunId id, std::uint64_t units,
-                       std::size_t bytes, Tag tag, void*& out);
+  Outcome hand_out_run(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                       internal::RunId id, std::uint64_t units, std::size_t bytes, Tag tag,
+                       void*& out);
   // miss.cc: what the cache at hand does not have
   Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
   Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
@@ -134,10 +137,10 @@ class Pool::Impl {
   /// nullptr, false: go on as if there were no cache.
   void* take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) GPUPOOL_EXCLUDES(mu_);
   bool put_thoroughly(void* pointer, std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
-  std::uint64_t unit_in_range(DeviceAddress address) const noexcept {
-    // One comparison for both ends: an address below the base wraps to a huge offset.
-    const std::uint64_t unit = (address - range_base_) / internal::kUnitBytes;
-    return unit < range_units_ ? unit : internal::kNoUnit;
+  /// The granule of the arena's one range that begins at `address`; beyond range_granules_ where
+  /// none does. An address below the base or inside a granule turns into a huge number.
+  std::uint64_t granule_in_range(DeviceAddress address) const noexcept {
+    return std::rotr(address - range_base_, internal::log2_floor(internal::kGranuleBytes));
   }
   std::uint32_t code_of(Tag tag) const noexcept {
     if (tag == kUntagged || tag.index() >= tag_count_) return internal::BlockWord::kUntaggedCode;
@@ -379,8 +382,8 @@ class Pool::Impl {
 
   // What a hit reads, written seldom.
   const std::uint64_t serial_;
-  DeviceAddress range_base_ = 0;  // of the arena, where it is one range; else there are no units
-  std::uint64_t range_units_ = 0;
+  DeviceAddress range_base_ = 0;  // of the arena, where it is one range; else there are none
+  std::uint64_t range_granules_ = 0;
   const internal::AddressMap* addresses_ = nullptr;
   std::uint32_t tag_count_ = 0;
   internal::Relaxed<std::uint32_t> tick_;
