@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tools/command_line.h"
+#include "tools/compare/command.h"
 #include "tools/replay/command.h"
 #include "tools/trace/line_reader.h"
 #if GPUPOOL_TOOLS_EXPORTER
@@ -44,6 +45,7 @@ ExitCode run(int argc, char** argv) {
   app.failure_message(CLI::FailureMessage::simple);
   Action action;
   add_replay_command(app, action);
+  add_compare_command(app, action);
 #if GPUPOOL_TOOLS_EXPORTER
   add_demo_command(app, action);
   add_check_config_command(app, action);

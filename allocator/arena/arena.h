@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "arena/address_map.h"
 #include "backend/driver.h"
 #include "base/lazy_array.h"
 #include "base/units.h"
@@ -49,9 +50,17 @@ class Arena {
 
   /// True where neighbouring pages are neighbouring addresses, whatever mapping they belong to.
   virtual bool is_contiguous() const noexcept = 0;
-  virtual DeviceAddress address_of(std::uint64_t unit) const noexcept = 0;
+  DeviceAddress address_of(std::uint64_t unit) const noexcept {
+    return addresses_.address_of(unit);
+  }
   /// The unit that holds `address`, if a page of it is backed.
-  virtual std::optional<std::uint64_t> find_unit(DeviceAddress address) const noexcept = 0;
+  std::optional<std::uint64_t> find_unit(DeviceAddress address) const noexcept {
+    const std::uint64_t unit = addresses_.unit_at(address);
+    if (unit == kNoUnit || !is_backed(unit / kUnitsPerPage)) return std::nullopt;
+    return unit;
+  }
+  /// For whoever asks without the pool's lock.
+  const AddressMap& addresses() const noexcept { return addresses_; }
 
   /// Gets memory from the driver for `pages`, which are unbacked and not being backed. All or
   /// nothing: on an error what had been got is given back; what could not be is in `stuck`.
@@ -106,6 +115,7 @@ class Arena {
   virtual void on_withdraw(const Mapping&) {}
 
   Driver& driver_;
+  AddressMap addresses_;
 
  private:
   struct PageEntry {

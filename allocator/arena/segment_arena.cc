@@ -1,8 +1,6 @@
 // Pages in segments that cudaMalloc gave, wherever they lie. A page number says nothing of the
 // address: between two segments there is always an unbacked page, so that nothing spans them.
 #include <algorithm>
-#include <iterator>
-#include <map>
 
 #include "arena/arena.h"
 
@@ -16,22 +14,9 @@ class SegmentArena final : public Arena {
  public:
   SegmentArena(Driver& driver, std::uint64_t page_capacity) : Arena(driver, page_capacity) {}
 
-  bool reserve() { return reserve_tables() && addresses_.reserve(page_capacity()); }
+  bool reserve() { return reserve_tables() && addresses_.start_pages(page_capacity()); }
   bool is_contiguous() const noexcept override { return false; }
   std::uint64_t gap_pages() const noexcept override { return 1; }
-
-  DeviceAddress address_of(std::uint64_t unit) const noexcept override {
-    return addresses_[unit / kUnitsPerPage] + unit % kUnitsPerPage * kUnitBytes;
-  }
-
-  std::optional<std::uint64_t> find_unit(DeviceAddress address) const noexcept override {
-    auto after = by_address_.upper_bound(address);
-    if (after == by_address_.begin()) return std::nullopt;
-    const auto& [start, pages] = *std::prev(after);
-    const std::uint64_t offset = address - start;
-    if (offset >= pages.count * kPageBytes) return std::nullopt;
-    return pages.first * kUnitsPerPage + offset / kUnitBytes;
-  }
 
   Result<std::vector<Mapping>> back(PageSpan pages, std::uint64_t budget_bytes,
                                     std::vector<Mapping>& stuck) override {
@@ -56,6 +41,13 @@ class SegmentArena final : public Arena {
     }
     mapping.segment = segment.value();
     mapping.address = round_up(segment.value(), kPageBytes);
+    if (!AddressMap::can_hold(mapping.address + pages.count * kPageBytes)) {
+      if (!driver_.deallocate(mapping.segment, mapping.bytes).ok()) {
+        mapping.address = 0;
+        stuck.push_back(mapping);
+      }
+      return Error::not_supported;
+    }
     return std::vector<Mapping>{mapping};
   }
 
@@ -66,16 +58,15 @@ class SegmentArena final : public Arena {
  protected:
   void on_commit(const Mapping& mapping) override {
     for (std::uint64_t i = 0; i < mapping.pages.count; ++i) {
-      addresses_[mapping.pages.first + i] = mapping.address + i * kPageBytes;
+      addresses_.set_page(mapping.pages.first + i, mapping.address + i * kPageBytes);
     }
-    by_address_.emplace(mapping.address, mapping.pages);
   }
 
-  void on_withdraw(const Mapping& mapping) override { by_address_.erase(mapping.address); }
-
- private:
-  LazyArray<DeviceAddress> addresses_;  // by page
-  std::map<DeviceAddress, PageSpan> by_address_;
+  void on_withdraw(const Mapping& mapping) override {
+    for (std::uint64_t i = 0; i < mapping.pages.count; ++i) {
+      addresses_.clear_page(mapping.pages.first + i);
+    }
+  }
 };
 
 }  // namespace

@@ -18,7 +18,9 @@ constexpr std::uint64_t kMaxHandlePages = 16;
 class VmmArena final : public Arena {
  public:
   VmmArena(Driver& driver, DeviceAddress base, std::uint64_t page_capacity)
-      : Arena(driver, page_capacity), base_(base) {}
+      : Arena(driver, page_capacity), base_(base) {
+    addresses_.start_range(base, page_capacity);
+  }
 
   ~VmmArena() override {
     // Nothing can be done about a driver that refuses at the end; see Pool's destructor.
@@ -28,17 +30,6 @@ class VmmArena final : public Arena {
   bool reserve() { return reserve_tables(); }
   bool is_contiguous() const noexcept override { return true; }
   std::uint64_t gap_pages() const noexcept override { return 0; }
-
-  DeviceAddress address_of(std::uint64_t unit) const noexcept override {
-    return base_ + unit * kUnitBytes;
-  }
-
-  std::optional<std::uint64_t> find_unit(DeviceAddress address) const noexcept override {
-    // One comparison for both ends: an address below the base wraps to a huge offset.
-    const std::uint64_t offset = address - base_;
-    if (offset / kPageBytes >= high_water() || !is_backed(offset / kPageBytes)) return std::nullopt;
-    return offset / kUnitBytes;
-  }
 
   Result<std::vector<Mapping>> back(PageSpan pages, std::uint64_t budget_bytes,
                                     std::vector<Mapping>& stuck) override {

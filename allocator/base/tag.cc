@@ -1,15 +1,14 @@
 #include "gpupool/tag.h"
 
+#include "base/hot_slot.h"
+
 namespace gpupool {
-namespace {
 
-constinit thread_local Tag thread_tag = kUntagged;
+Tag current_tag() noexcept { return internal::hot_slot.tag; }
 
-}  // namespace
-
-Tag current_tag() noexcept { return thread_tag; }
-
-TagScope::TagScope(Tag tag) noexcept : previous_(thread_tag) { thread_tag = tag; }
-TagScope::~TagScope() { thread_tag = previous_; }
+TagScope::TagScope(Tag tag) noexcept : previous_(internal::hot_slot.tag) {
+  internal::hot_slot.tag = tag;
+}
+TagScope::~TagScope() { internal::hot_slot.tag = previous_; }
 
 }  // namespace gpupool

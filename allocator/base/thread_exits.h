@@ -1,38 +1,36 @@
 // Tells an owner when a thread that it watches ends, while that thread still runs: what only the
-// thread itself can do for its streams is done then.
+// thread itself can do for its caches and streams is done then.
 //
-// The main thread is not watched: its end is the process's, when no driver call may be made.
+// The entries are the owner's, so that watching takes no memory from the heap: a thread may be seen
+// for the first time when it frees. The process's main thread is told of by pthread_exit() alone:
+// its end is otherwise the process's, when no driver call may be made.
 //
-// Thread safety: all methods from any thread. After close() (or the destructor) no call is made any
-// more, nor is one still running. Cost: watch() one entry a call; nothing until the thread ends.
+// Thread safety: all functions from any thread, with no lock held that `on_exit` takes; one lock
+// for all, which no allocation takes that a thread has made before. Cost: O(1), forget() included.
 #ifndef GPUPOOL_BASE_THREAD_EXITS_H_
 #define GPUPOOL_BASE_THREAD_EXITS_H_
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-
 namespace gpupool::internal {
 
-class ThreadExits {
- public:
-  /// `on_exit` gets the key that the thread was watched with.
-  explicit ThreadExits(std::function<void(std::uint64_t key)> on_exit);
-  ~ThreadExits() { close(); }
-  ThreadExits(const ThreadExits&) = delete;
-  ThreadExits& operator=(const ThreadExits&) = delete;
-
-  /// Watches the calling thread. Call once for each key.
-  void watch(std::uint64_t key);
-  /// Requires: the caller holds nothing that `on_exit` waits for.
-  void close();
-
-  /// What outlives the owner, shared with the threads; defined in the source file.
-  struct Anchor;
-
- private:
-  std::shared_ptr<Anchor> anchor_;
+/// A thread that somebody watches. Address-stable while watched.
+struct ThreadExitEntry {
+  void (*on_exit)(void* owner, void* context) = nullptr;
+  void* owner = nullptr;
+  void* context = nullptr;
+  ThreadExitEntry* previous = nullptr;
+  ThreadExitEntry* next = nullptr;
+  ThreadExitEntry** list = nullptr;  // the thread's, in its own storage
 };
+
+/// Watches the calling thread with `entry`, whose first three fields are set. False: the thread is
+/// ending already.
+bool watch_thread(ThreadExitEntry& entry);
+/// No call is begun for `entry` any more.
+void forget_thread(ThreadExitEntry& entry);
+/// Returns once no call of `owner` is running. Requires: all its entries are forgotten.
+void wait_for_exits(const void* owner);
+/// The calling thread's entry of `owner`; nullptr if there is none.
+ThreadExitEntry* find_own_entry(const void* owner);
 
 }  // namespace gpupool::internal
 

@@ -14,8 +14,6 @@
 #include <array>
 #include <cstdint>
 
-#include "base/block_record.h"
-#include "base/lazy_array.h"
 #include "base/units.h"
 #include "buddy/buddy_mask.h"
 #include "stream/ticket_set.h"
@@ -42,8 +40,6 @@ struct alignas(64) Chunk {
   ChunkId pending_next = 0;
   TicketSet tickets;
   std::array<std::uint8_t, kUnitsPerChunk> block_units{};  // of the buddy block that starts there
-  /// The records of slots and buddy blocks, at the granule where each starts.
-  std::array<BlockRecord, kGranulesPerChunk> blocks{};
 
   bool is_empty() const noexcept { return (free | foreign) == ~UnitMask{0}; }
 };

@@ -7,14 +7,8 @@ namespace gpupool {
 
 using internal::MutexLock;
 using internal::MutexUnlock;
-using internal::SmallCache;
 
 namespace {
-
-/// One hit in so many is timed.
-constexpr std::uint64_t kSampleEvery = 1024;
-/// Beyond any device, and safe to round and to count in units of 4 KiB.
-constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
 
 void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
   ++histogram.count[internal::duration_bucket(ns)];
@@ -23,16 +17,30 @@ void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
 
 }  // namespace
 
-Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
-                                   internal::StreamState* stream) {
+Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
+                                        internal::StreamState* stream) {
   if (request.bytes == 0) return nullptr;
+  internal::ThreadRecord* const record = own_record();
+  // Set aside by a hit that asked for the next one to be timed.
+  const bool is_timed = internal::hot_slot.pool == 0;
+  if (record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
+    const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
+    if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
+  }
+  return allocate_shared(request, stream, record);
+}
+
+Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
+                                          internal::StreamState* stream,
+                                          internal::ThreadRecord* record) {
+  const bool is_itself = is_still_itself(stream);
   Shape shape;
   {
     MutexLock lock(mu_);
-    count_request(request.bytes);
-    const bool is_sampled = counted_.requests % kSampleEvery == 0;
-    const std::uint64_t start = is_sampled ? steady_clock().now_ns() : 0;
-    if (!accepts(stream)) {
+    ++shared_requests_;
+    const bool is_timed = shared_requests_ % internal::ThreadCounters::kSampleEvery == 0;
+    const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
+    if (!is_itself || !streams_.is_known(stream)) {
       const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
       const Error error = fail(request, MissReason::size, Error::invalid_argument);
       MutexUnlock unlock(mu_);
@@ -43,28 +51,35 @@ Result<void*> Pool::Impl::allocate(const AllocationRequest& request,
 
     shape = internal::shape_of(request.bytes, request.alignment);
     if (request.allocation_class == AllocationClass::normal) {
+      internal::ThreadCache* const cache = open_cache(record, stream);
       Tier tier = Tier::cache;
-      BlockRef block = take_cached(shape, stream->index());
+      BlockRef block = cache != nullptr ? take_cached(*cache, shape) : BlockRef();
       if (!block.exists()) {
         tier = shape.tier;
         block = take_shared(shape, stream->index(), internal::Reach::before_end);
+        if (block.exists() && cache != nullptr && shape.tier != Tier::run) {
+          refill(*cache, shape.bin());
+        }
       }
       if (!block.exists()) {
-        block = take_after_reclaim(request, shape, stream->index());
+        block = take_after_reclaim(request, shape, stream->index(), record);
         if (block.is_run()) tier = Tier::run;
       }
       if (block.exists()) {
-        count_hit(tier);
-        if (is_sampled) {
+        // A block of the cache counts as a hit there by not being counted here.
+        if (tier != Tier::cache) {
+          counters_of(record).shared_hits[static_cast<std::size_t>(tier)].add(1);
+        }
+        if (is_timed) {
           count_duration(counted_.allocation_duration[static_cast<std::size_t>(tier)],
                          steady_clock().now_ns() - start);
         }
-        return hand_out(block, request, stream->index());
+        return hand_out(block, request, stream->index(), record);
       }
     }
   }
   const std::uint64_t start = steady_clock().now_ns();
-  auto result = allocate_slowly(request, shape, stream);
+  auto result = allocate_slowly(request, shape, stream, record);
   MutexLock lock(mu_);
   count_duration(counted_.allocation_duration[kTierCount], steady_clock().now_ns() - start);
   return result;
@@ -77,11 +92,10 @@ Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStre
   if (stream == nullptr || capture == CaptureState::active) {
     // A graph replays what it captured: memory that others may get in between would be shared.
     MutexLock lock(mu_);
-    count_request(request.bytes);
     return fail(request, MissReason::size,
                 stream == nullptr ? Error::backend_failure : Error::not_supported);
   }
-  return allocate(request, stream);
+  return allocate_cold(request, stream);
 }
 
 std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) const {
@@ -93,22 +107,6 @@ std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) co
     return Error::limit_exceeded;
   }
   return std::nullopt;
-}
-
-Pool::Impl::BlockRef Pool::Impl::take_cached(const Shape& shape, StreamIndex stream) {
-  // Blocks in the cache have whatever alignment their tier gives; more is never looked for there.
-  if (shape.align_units > 1) return {};
-  BlockRef block;
-  if (shape.tier == Tier::run) {
-    block.run = large_cache_.take(stream, shape.units);
-  } else {
-    const std::size_t bin = shape.tier == Tier::size_class ? SmallCache::slot_bin(shape.size_class)
-                                                           : SmallCache::buddy_bin(shape.units);
-    const std::uint32_t code = small_caches_[stream]->take(bin, shape.block_bytes);
-    if (code != 0) block = BlockRef::from_code(code);
-  }
-  if (block.exists()) cached_bytes_ -= shape.block_bytes;
-  return block;
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex stream,
@@ -123,22 +121,43 @@ Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex str
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& request,
-                                                    const Shape& shape, StreamIndex stream) {
+                                                    const Shape& shape, StreamIndex stream,
+                                                    internal::ThreadRecord* record) {
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
-  // Cheapest first: the asking stream's own cache needs no completion to be known.
-  if (drain_stream(stream) > 0) {
+  // Cheapest first: the asking thread's own runs need neither a claim nor, for their own stream,
+  // that any completion is known.
+  const auto retry = [&] {
     ++counted_.retries;
-    const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
-    if (block.exists()) return block;
+    return take_shared(shape, stream, internal::Reach::before_end);
+  };
+  while (flush_nearest_runs(record, stream, shape.units_needed()) > 0) {
+    if (const BlockRef block = retry(); block.exists()) return block;
   }
-  const std::uint64_t moved = drain_all();
-  if (complete_work() > 0 || moved > 0) {
-    ++counted_.retries;
-    const BlockRef block = take_shared(shape, stream, internal::Reach::before_end);
-    if (block.exists()) return block;
+  const std::uint64_t moved = flush_own_runs(record) + flush_depots();
+  // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
+  // may be stuck in the driver, this one goes on without.
+  const std::optional<std::uint64_t> completed =
+      tiers_.runs().has_of_others(stream) || shape.tier != Tier::run
+          ? pause_to_complete_work(Patience::none)
+          : 0;
+  if (completed.value_or(0) > 0 || moved > 0) {
+    if (const BlockRef block = retry(); block.exists()) return block;
   }
-  const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  // Small blocks keep chunks from being whole; they are given back last, since they are few bytes.
+  if (flush_own(record) > 0) {
+    if (const BlockRef block = retry(); block.exists()) return block;
+  }
+  if (!can_grow(shape, stream) && drain_all(false) > 0) {
+    pause_to_complete_work(Patience::none);
+    if (const BlockRef block = retry(); block.exists()) return block;
+  }
+  BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  if (!block.exists() && !completed.has_value()) {
+    // All that is left is growing, which takes longer than the other's look mostly does.
+    pause_to_complete_work(Patience::brief);
+    block = take_shared(shape, stream, internal::Reach::everywhere);
+  }
   if (block.exists() || shape.tier == Tier::run) return block;
   // A piece that is too short for a chunk serves a block that fills it, sooner than the driver;
   // where the pool cannot grow, any block.
@@ -150,44 +169,37 @@ Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape, StreamIndex str
   return tiers_.take_run(shape.units_alone(), 1, stream, internal::Reach::everywhere);
 }
 
-void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream) {
-  count_live(tiers_.record(block), request, stream, tiers_.bytes_of(block));
-  return reinterpret_cast<void*>(arena_->address_of(tiers_.unit_of(block)) +
-                                 tiers_.byte_in_unit(block));
-}
-
-void Pool::Impl::count_live(internal::BlockRecord& record, const AllocationRequest& request,
-                            StreamIndex stream, std::uint64_t block_bytes) {
-  const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
-  record.tag = tag.index() < options_.tags.size() ? tag.index() : kUntagged.index();
-  record.stream = stream;
-  record.requested = request.bytes;
-  record.has_extra_uses = false;
-  record.tick = tick_;
-  if (record.tag != kUntagged.index()) counted_.tag_live_bytes[record.tag] += request.bytes;
-  waste_bytes_ += block_bytes - request.bytes;
-  counted_.live_requested_bytes += request.bytes;
-  counted_.requested_bytes_total += request.bytes;
-  ++counted_.live_blocks;
-  if (counted_.live_requested_bytes > counted_.peak_requested_bytes) {
-    counted_.peak_requested_bytes = counted_.live_requested_bytes;
+void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
+                           internal::ThreadRecord* record) {
+  const std::uint32_t tag = code_of(request.tag == kCurrentTag ? current_tag() : request.tag);
+  const std::uint64_t bytes = tiers_.bytes_of(block);
+  internal::BlockRecord& block_record = tiers_.record(block);
+  const std::uint32_t bin = block_record.load().bin();
+  internal::ThreadCounters& counters = counters_of(record);
+  bool is_noted = false;
+  if (block.is_run()) {
+    is_noted = counters.count_run(request.bytes, bytes);
+  } else {
+    is_noted = counters.count_small(bin, request.bytes);
+    // An aligned block lies in a bin of larger requests.
+    const std::size_t bucket = internal::size_bucket(request.bytes);
+    const std::size_t counted_as = internal::size_bucket(bytes);
+    if (bucket != counted_as) {
+      counters.moved[bucket].add(1);
+      counters.moved[counted_as].add(~std::uint64_t{0});
+    }
   }
-  peak_window_.note_requested(counted_.live_requested_bytes);
+  if (tag != internal::BlockWord::kUntaggedCode) counters.count_tagged(tag, request.bytes);
+  if (is_noted) note_step_locked(record);
+  block_record.set_requested(request.bytes);
+  block_record.tick.set(tick_.get());
   // Last, so that a block is live only once its record is whole.
-  record.use.store(internal::BlockUse::live, std::memory_order_release);
-}
-
-void Pool::Impl::count_request(std::size_t bytes) {
-  ++counted_.requests;
-  ++counted_.requests_by_size[internal::size_bucket(bytes)];
-}
-
-void Pool::Impl::count_hit(Tier tier) {
-  ++counted_.hits;
-  ++counted_.hits_by_tier[static_cast<std::size_t>(tier)];
+  block_record.store(internal::BlockWord::live(tag, bin, stream));
+  return address_of(block);
 }
 
 Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Error error) {
+  ++counted_.requests_by_size[internal::size_bucket(request.bytes)];
   ++counted_.misses;
   ++counted_.failures;
   ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
@@ -201,11 +213,15 @@ Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Erro
   report.requested_bytes = request.bytes;
   report.limit_bytes = limit_bytes_;
   report.held_bytes = held_bytes();
-  report.live_requested_bytes = counted_.live_requested_bytes;
-  report.waste_bytes = waste_bytes_ + tiers_.slab_tail_bytes() + arena_->overhead_bytes();
-  report.cached_bytes = cached_bytes_;
-  report.pending_bytes = pending_bytes();
-  report.free_bytes = free_bytes();
+  const internal::CounterTotals totals = caches_.totals();
+  StatsV1 bytes;
+  fill_counts(bytes, totals);
+  fill_bytes(bytes, totals);
+  report.live_requested_bytes = bytes.live_requested_bytes;
+  report.waste_bytes = bytes.waste_bytes;
+  report.cached_bytes = bytes.cached_bytes;
+  report.pending_bytes = bytes.pending_bytes;
+  report.free_bytes = bytes.free_bytes;
   report.largest_free_block_bytes = tiers_.runs().largest_ready_units() * internal::kUnitBytes;
   report.largest_satisfiable_bytes = largest_satisfiable();
   report.device_free_bytes = counted_.device_free_bytes;

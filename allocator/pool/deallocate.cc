@@ -7,17 +7,27 @@
 
 namespace gpupool {
 
-using internal::BlockUse;
+using internal::BlockWord;
 using internal::MutexLock;
-using internal::SmallCache;
 
-bool Pool::Impl::deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream) {
+bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream) {
   if (pointer == nullptr) return true;
+  internal::ThreadRecord* const record = own_record();
+  if (record != nullptr && has_at_hand(*record, stream) && put_thoroughly(pointer, bytes)) {
+    return true;
+  }
   std::optional<MisuseReport> misuse;
+  if (!is_still_itself(stream)) stream = nullptr;
+  std::optional<StreamIndex> due;
   {
     MutexLock lock(mu_);
-    misuse = take_back(pointer, bytes, stream);
+    misuse = take_back(pointer, bytes, stream, record);
+    if (!misuse.has_value() && stream->raw() == per_thread_stream() &&
+        streams_.is_own_close_due(stream->index())) {
+      due = stream->index();
+    }
   }
+  if (due.has_value()) close_own_epoch(*due);
   if (!misuse.has_value()) return true;
   report_misuse(*misuse);
   return misuse->kind == Misuse::wrong_size;
@@ -25,50 +35,50 @@ bool Pool::Impl::deallocate(void* pointer, std::size_t bytes, internal::StreamSt
 
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
   if (pointer == nullptr) return true;
-  return deallocate(pointer, bytes, find_or_adopt(raw, nullptr));
+  return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr));
 }
 
-bool Pool::Impl::accepts(const internal::StreamState* stream) {
-  if (!streams_.is_known(stream)) return false;
-  if (!options_.verify_streams) return true;
-  const auto id = driver_.backend().stream_id(stream->raw());
-  if (id.ok() && id.value() == stream->id()) return true;
-  streams_.note_mismatch();
-  return false;
+internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
+  return target.fallback != nullptr ? target.fallback->block : tiers_.record(target.block);
 }
 
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
-                                                  internal::StreamState* stream) {
-  if (!accepts(stream)) {
+                                                  internal::StreamState* stream,
+                                                  internal::ThreadRecord* record) {
+  if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
   const Target target = find_target(pointer);
   if (!target.exists() || !target.is_start) return count_misuse(explain(pointer));
-  internal::BlockRecord& record =
-      target.fallback != nullptr ? target.fallback->block : tiers_.record(target.block);
-  // One exchange decides: of two frees that race, one finds the block not live.
-  const BlockUse was = record.use.exchange(BlockUse::cached, std::memory_order_acq_rel);
-  if (was != BlockUse::live) {
-    record.use.store(was, std::memory_order_release);
+  internal::BlockRecord& block_record = record_of(target);
+  const BlockWord word = block_record.load();
+  const StreamIndex index = stream->index();
+  // One exchange decides: of two frees that race, one finds the block not as it was.
+  if (!word.is_live() || !block_record.take(word, BlockWord::cached(word.bin(), index))) {
     return count_misuse(explain(pointer));
   }
 
   const std::uint64_t block_bytes =
       target.fallback != nullptr ? target.fallback->bytes : tiers_.bytes_of(target.block);
-  const std::uint64_t requested = record.requested;
-  count_dead(record, block_bytes);
-  const bool has_extra_uses = std::exchange(record.has_extra_uses, false);
-  const StreamIndex index = stream->index();
-  record.stream = index;
-  record.tick = tick_;
+  const std::uint64_t requested = block_record.requested(block_bytes);
+  block_record.tick.set(tick_.get());
+  internal::ThreadCounters& counters = counters_of(record);
+  bool has_stepped = false;
   if (target.fallback != nullptr) {
-    record.use.store(BlockUse::none, std::memory_order_release);
-    fallbacks_.retire(*target.fallback, tickets_at_free(pointer, has_extra_uses, index));
-  } else if (has_extra_uses) {
-    tiers_.put(target.block, tickets_at_free(pointer, true, index));
-  } else if (!put_cached(target.block, index)) {
-    put_shared(target.block, index);
+    has_stepped = counters.count_run_free(requested, 0);
+    block_record.clear();
+    fallbacks_.retire(*target.fallback, tickets_at_free(pointer, word.has_extra_uses(), index));
+  } else {
+    has_stepped = target.block.is_run() ? counters.count_run_free(requested, block_bytes)
+                                        : counters.count_small_free(word.bin(), requested);
+    if (word.has_extra_uses()) {
+      tiers_.put(target.block, tickets_at_free(pointer, true, index));
+    } else {
+      put_cached(open_cache(record, stream), target.block, index);
+    }
   }
+  if (!word.is_untagged()) counters.count_tagged_free(word.tag(), requested);
+  if (has_stepped) note_step_locked(record);
   if (stream->raw() == per_thread_stream()) streams_.note_own_free(index);
   if (bytes == kNoSize || bytes == requested) return std::nullopt;
   return count_misuse({.kind = Misuse::wrong_size,
@@ -78,51 +88,19 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
                        .given = bytes});
 }
 
-void Pool::Impl::count_dead(const internal::BlockRecord& record, std::uint64_t block_bytes) {
-  ++counted_.frees;
-  --counted_.live_blocks;
-  counted_.live_requested_bytes -= record.requested;
-  waste_bytes_ -= block_bytes - record.requested;
-  if (record.tag != kUntagged.index()) counted_.tag_live_bytes[record.tag] -= record.requested;
-}
-
-bool Pool::Impl::put_cached(BlockRef block, StreamIndex stream) {
-  const std::uint64_t bytes = tiers_.bytes_of(block);
-  if (!block.is_run()) {
-    const std::uint32_t unit = block.granule / internal::kGranulesPerUnit;
-    const internal::SlabId slab = tiers_.slab_at(block.chunk, unit);
-    const std::size_t bin =
-        slab != 0 ? SmallCache::slot_bin(tiers_.slab(slab).size_class())
-                  : SmallCache::buddy_bin(tiers_.chunk(block.chunk).block_units[unit]);
-    if (!small_caches_[stream]->put(bin, block.code(), bytes)) return false;
-  } else {
-    // A small block that was served as a run has no bin where it would be looked for.
-    if (bytes <= internal::kChunkBytes) return false;
-    const std::uint64_t limit = std::max(options_.cache_large_bytes, held_bytes() / 500);
-    if (bytes > limit) return false;
-    while (large_cache_.bytes() + bytes > limit) {
-      const BlockRef oldest{large_cache_.take_oldest(), 0, 0};
-      uncache(oldest);
-      put_shared(oldest, tiers_.record(oldest).stream);
-    }
-    large_cache_.put(block.run);
-  }
-  cached_bytes_ += bytes;
-  return true;
-}
-
-void Pool::Impl::uncache(BlockRef block) { cached_bytes_ -= tiers_.bytes_of(block); }
-
-void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
+Pool::Impl::TicketSet Pool::Impl::tickets_of(StreamIndex stream) {
   TicketSet tickets;
   tickets.add(streams_.ticket(stream), streams_);
-  tiers_.put(block, tickets);
+  return tickets;
+}
+
+void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
+  tiers_.put(block, tickets_of(stream));
 }
 
 Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_extra_uses,
                                                   StreamIndex stream) {
-  TicketSet tickets;
-  tickets.add(streams_.ticket(stream), streams_);
+  TicketSet tickets = tickets_of(stream);
   if (!has_extra_uses) return tickets;
   const auto uses = extra_uses_.find(pointer);
   for (const ExtraUse& use : uses->second) {
@@ -134,26 +112,24 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_
 
 bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   std::optional<MisuseReport> misuse;
+  const bool is_itself = is_still_itself(stream.state());
+  StreamIndex index = internal::kAnybody;
   {
     MutexLock lock(mu_);
     const Target target = find_target(pointer);
-    if (!accepts(stream.state())) {
+    if (!is_itself || !streams_.is_known(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
     } else if (!target.exists() || !target.is_start) {
       misuse = count_misuse(explain(pointer));
     } else {
-      internal::BlockRecord& record =
-          target.fallback != nullptr ? target.fallback->block : tiers_.record(target.block);
-      if (record.use.load(std::memory_order_acquire) != BlockUse::live) {
+      internal::BlockRecord& record = record_of(target);
+      const BlockWord word = record.load();
+      if (!word.is_live() || !record.take(word, word.with_extra_uses())) {
         misuse = count_misuse(explain(pointer));
       } else {
-        const StreamIndex index = stream.state()->index();
+        index = stream.state()->index();
         ExtraUse use{{index, 0}, at_free};
-        if (!at_free) {
-          use.ticket = streams_.ticket(index);
-          streams_.close_epoch(index);
-        }
-        record.has_extra_uses = true;
+        if (!at_free) use.ticket = streams_.ticket(index);
         auto& uses = extra_uses_[pointer];
         // One entry a stream and kind: the later use covers the earlier.
         const auto known = std::find_if(uses.begin(), uses.end(), [&](const ExtraUse& other) {
@@ -167,8 +143,16 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
       }
     }
   }
-  if (misuse.has_value()) report_misuse(*misuse);
-  return !misuse.has_value();
+  if (misuse.has_value()) {
+    report_misuse(*misuse);
+    return false;
+  }
+  if (at_free) return true;
+  // The event comes after all that the stream was given by now; what else it may come after only
+  // makes the block wait longer.
+  MutexLock events(events_mu_);
+  close_epoch(index);
+  return true;
 }
 
 Pool::Impl::Target Pool::Impl::find_target(const void* pointer) {
@@ -190,10 +174,10 @@ MisuseReport Pool::Impl::explain(const void* pointer) {
   MisuseReport report;
   report.pointer = pointer;
   if (const internal::Fallback* fallback = fallbacks_.find(address)) {
-    const bool is_live = fallback->block.use.load(std::memory_order_acquire) == BlockUse::live;
+    const bool is_live = fallback->block.load().is_live();
     report.kind = is_live ? Misuse::interior_pointer : Misuse::double_free;
     report.block = reinterpret_cast<const void*>(fallback->address);
-    report.block_bytes = fallback->block.requested;
+    report.block_bytes = fallback->block.requested(fallback->bytes);
     return report;
   }
   const auto unit = arena_->find_unit(address);
@@ -202,16 +186,14 @@ MisuseReport Pool::Impl::explain(const void* pointer) {
     return report;
   }
   const auto found = tiers_.find_slowly(*unit, address % internal::kUnitBytes);
-  if (!found.block.exists() ||
-      tiers_.record(found.block).use.load(std::memory_order_acquire) != BlockUse::live) {
+  if (!found.block.exists() || !tiers_.record(found.block).load().is_live()) {
     // Memory of the pool that nobody holds: it was given back before.
     report.kind = Misuse::double_free;
     return report;
   }
   report.kind = Misuse::interior_pointer;
-  report.block = reinterpret_cast<const void*>(arena_->address_of(tiers_.unit_of(found.block)) +
-                                               tiers_.byte_in_unit(found.block));
-  report.block_bytes = tiers_.record(found.block).requested;
+  report.block = address_of(found.block);
+  report.block_bytes = tiers_.record(found.block).requested(tiers_.bytes_of(found.block));
   return report;
 }
 
@@ -238,16 +220,31 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
     const auto state = driver_.backend().capture_state(raw);
     if (state.ok()) *capture = state.value();
   }
+  internal::ThreadRecord* const record = own_record();
+  if (record != nullptr) {
+    if (internal::StreamState* const named = record->find_named(raw, id.value())) return named;
+  }
   MutexLock lock(mu_);
-  if (internal::StreamState* known = streams_.find(id.value())) return known;
-  if (internal::StreamState* former = streams_.disown(raw, id.value())) let_go(former);
-  internal::StreamState* adopted = streams_.adopt(raw, id.value());
+  internal::StreamState* const state = find_or_adopt_locked(raw, id.value(), record);
+  if (state != nullptr && record != nullptr) {
+    if (internal::ThreadCache* const cache = record->find(state, state->index())) {
+      record->name(raw, id.value(), *cache, state);
+    }
+  }
+  return state;
+}
+
+internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint64_t id,
+                                                        internal::ThreadRecord* record) {
+  if (internal::StreamState* known = streams_.find(id)) return known;
+  // Nothing is recorded for it: the handle is another stream's.
+  if (internal::StreamState* former = streams_.disown(raw, id)) let_go(former, record);
+  internal::StreamState* adopted = streams_.adopt(raw, id);
   if (adopted == nullptr) return nullptr;
-  if (raw == per_thread_stream()) thread_exits_.watch(id.value());
+  if (raw == per_thread_stream() && record != nullptr) record->own_stream = id;
   tiers_.know_stream(adopted->index());
-  while (small_caches_.size() <= adopted->index()) {
-    small_caches_.push_back(
-        std::make_unique<SmallCache>(tiers_.chunks(), options_.cache_small_bytes));
+  while (depots_.size() <= adopted->index()) {
+    depots_.push_back(std::make_unique<internal::Depot>());
   }
   return adopted;
 }

@@ -21,22 +21,37 @@ constexpr std::uint64_t kSegmentStepPages = 16;
 }  // namespace
 
 Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, const Shape& shape,
-                                          internal::StreamState* stream) {
+                                          internal::StreamState* stream,
+                                          internal::ThreadRecord* record) {
   const std::uint64_t wait_start = driver_.now_ns();
-  MutexLock growth(growth_mu_);
-  Result<void*> result = allocate_with_driver(request, shape, stream);
-  if (!result.ok()) {
-    // Freed fallbacks are held until their work is known complete, and nobody may have looked.
-    {
-      MutexLock lock(mu_);
-      complete_work();
-    }
-    if (free_complete_fallbacks() > 0) result = allocate_with_driver(request, shape, stream);
-  }
-  {
+  const auto count_wait = [&] {
     MutexLock lock(mu_);
     counted_.driver_wait_ns += driver_.now_ns() - wait_start;
+  };
+  const auto epochs_completed = [&] {
+    MutexLock lock(mu_);
+    return streams_.epochs_completed();
+  };
+  std::uint64_t completed_before = 0;
+  Result<void*> result = Error::out_of_memory;
+  {
+    MutexLock growth(growth_mu_);
+    completed_before = epochs_completed();
+    result = allocate_with_driver(request, shape, stream, record);
   }
+  if (result.ok()) {
+    count_wait();
+    return result;
+  }
+  // What was freed is out of reach, and fallbacks are held, until their work is known complete; and
+  // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
+  // must not hold up who can be served by growth.
+  complete_work(Patience::full);
+  MutexLock growth(growth_mu_);
+  if (free_complete_fallbacks() > 0 || epochs_completed() != completed_before) {
+    result = allocate_with_driver(request, shape, stream, record);
+  }
+  count_wait();
   if (result.ok()) return result;
   // What follows is for the report, which is to say how things are now.
   retry_stuck();
@@ -48,11 +63,12 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
 }
 
 Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request, const Shape& shape,
-                                               internal::StreamState* stream) {
+                                               internal::StreamState* stream,
+                                               internal::ThreadRecord* record) {
   if (request.allocation_class == AllocationClass::contiguous) {
-    return allocate_fallback(request, stream, FallbackReason::contiguous);
+    return allocate_fallback(request, stream, record, FallbackReason::contiguous);
   }
-  const GrowthOutcome outcome = allocate_by_growth(request, shape, stream);
+  const GrowthOutcome outcome = allocate_by_growth(request, shape, stream, record);
   if (outcome.pointer != nullptr) return outcome.pointer;
   if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
@@ -60,28 +76,29 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
     const BlockRef block = take_as_run(shape, stream->index());
     if (block.exists()) {
       count_miss(request, outcome.reason);
-      return hand_out(block, request, stream->index());
+      return hand_out(block, request, stream->index(), record);
     }
   }
   if (outcome.is_line_used_up) {
-    return allocate_fallback(request, stream, FallbackReason::address_space);
+    return allocate_fallback(request, stream, record, FallbackReason::address_space);
   }
   if (outcome.error != Error::out_of_memory) {
-    return allocate_fallback(request, stream, FallbackReason::arena_failed);
+    return allocate_fallback(request, stream, record, FallbackReason::arena_failed);
   }
   return outcome.error;
 }
 
 Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request,
                                                          const Shape& shape,
-                                                         internal::StreamState* stream) {
+                                                         internal::StreamState* stream,
+                                                         internal::ThreadRecord* record) {
   GrowthOutcome outcome;
   // Takes the block if it is there, for a request that has waited, and so is no hit any more.
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
     const BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
     if (!block.exists()) return false;
     count_miss(request, outcome.reason);
-    outcome.pointer = hand_out(block, request, stream->index());
+    outcome.pointer = hand_out(block, request, stream->index(), record);
     return true;
   };
   // The second round does without the free run that the first counted on and that a thread
@@ -121,7 +138,8 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
 }
 
 Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
-                                            internal::StreamState* stream, FallbackReason reason) {
+                                            internal::StreamState* stream,
+                                            internal::ThreadRecord* record, FallbackReason reason) {
   // Room to begin at a boundary where the driver promises less than is asked for.
   const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
@@ -132,7 +150,14 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   const DeviceAddress address =
       internal::round_up(allocation.value(), std::max<std::uint64_t>(request.alignment, 1));
   internal::Fallback& fallback = fallbacks_.add(address, allocation.value(), bytes);
-  count_live(fallback.block, request, stream->index(), bytes);
+  const std::uint32_t tag = code_of(request.tag == kCurrentTag ? current_tag() : request.tag);
+  internal::ThreadCounters& counters = counters_of(record);
+  if (counters.count_run(request.bytes, 0)) note_step_locked(record);
+  if (tag != internal::BlockWord::kUntaggedCode) counters.count_tagged(tag, request.bytes);
+  fallback.block.set_requested(request.bytes);
+  fallback.block.tick.set(tick_.get());
+  fallback.block.store(
+      internal::BlockWord::live(tag, internal::BlockWord::kNoBin, stream->index()));
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
   count_miss(request, MissReason::cold);
   ++counted_.fallbacks;
@@ -149,8 +174,9 @@ bool Pool::Impl::make_room(std::uint64_t bytes) {
     if (held_bytes() + bytes <= limit_bytes_) return true;
     if (bytes > limit_bytes_) return false;
     // The arena's empty pages are of no use to a block that cannot be in it.
-    drain_all();
-    complete_work();
+    drain_all(false);
+    // Whoever waits for another thread in full does it without the growth lock.
+    pause_to_complete_work(Patience::brief);
     leaving = detach_empty(limit_bytes_ - bytes);
   }
   const std::uint64_t released = give_back(leaving);
@@ -269,6 +295,7 @@ void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason)
 
 void Pool::Impl::note_held() {
   const std::uint64_t held = held_bytes();
+  update_run_limit();
   peak_window_.note_held(held);
   if (held <= counted_.peak_held_bytes) return;
   counted_.peak_held_bytes = held;

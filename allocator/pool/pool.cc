@@ -2,6 +2,7 @@
 #include "gpupool/pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -22,6 +23,12 @@ bool is_label(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '.' || c == '-';
   });
+}
+
+/// A number that no other pool of the process has or had.
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
@@ -68,14 +75,14 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
 }
 
 Pool::Impl::Impl(Backend& backend, PoolOptions options)
-    : options_(std::move(options)),
+    : serial_(next_serial()),
+      tag_count_(static_cast<std::uint32_t>(options.tags.size())),
+      options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : backend.clock()),
       start_time_ns_(clock_.now_ns()),
       driver_(backend, clock_, options_.observer),
-      streams_(backend),
-      tiers_(streams_, options_.watched_sizes),
-      large_cache_(tiers_.runs()),
-      thread_exits_([this](std::uint64_t stream_id) { end_thread_stream(stream_id); }) {}
+      events_(backend),
+      tiers_(streams_, options_.watched_sizes) {}
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
   const auto memory = driver_.backend().memory_info();
@@ -128,12 +135,19 @@ Result<void, Status> Pool::Impl::start() {
                                      format_size(limit_bytes_) + " cannot be reserved"};
   }
   arena_ = std::move(arena).value();
+  addresses_ = &arena_->addresses();
+  range_base_ = addresses_->range_base();
+  range_units_ = addresses_->range_units();
   {
     MutexLock lock(mu_);
-    if (!tiers_.reserve(arena_->page_capacity() * internal::kUnitsPerPage,
+    if (!tiers_.reserve(arena_->addresses(), arena_->page_capacity() * internal::kUnitsPerPage,
                         limit_bytes_ / internal::kUnitBytes + internal::kUnitsPerPage)) {
       return Status{Error::out_of_memory, "no host address space for the pool's tables"};
     }
+    if (!caches_.reserve()) {
+      return Status{Error::out_of_memory, "no host address space for the threads' caches"};
+    }
+    orphan_ = caches_.open_record();
     start_unix_ns_ = static_cast<std::uint64_t>(
         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
   }
@@ -157,25 +171,25 @@ Result<void, Status> Pool::Impl::start() {
 // The end.
 
 Pool::Impl::~Impl() {
-  thread_exits_.close();
   if (is_started_) shut_down();
 }
 
 void Pool::Impl::shut_down() {
+  forget_threads();
   std::optional<MisuseReport> leak;
   {
     MutexLock lock(mu_);
-    if (counted_.live_blocks > 0) {
-      leak = count_misuse({.kind = Misuse::leak,
-                           .block_bytes = counted_.live_requested_bytes,
-                           .given = counted_.live_blocks});
+    const internal::CounterTotals totals = caches_.totals();
+    if (const std::uint64_t blocks = totals.served() - totals.freed(); blocks > 0) {
+      leak =
+          count_misuse({.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
     }
     // Unmapping does not wait for running work, which so must be done: on what was freed, caches
     // included, and on what leaked, whatever stream uses it.
-    drain_all();
+    drain_all(true);
     if (leak.has_value()) streams_.open_all();
-    streams_.synchronize();
   }
+  wait_for_all_work();
   if (leak.has_value()) report_misuse(*leak);
 
   // From here on errors are of no use: the driver may be unloading at process exit, which gives
@@ -216,22 +230,11 @@ Pool::~Pool() = default;
 Result<StreamRef> Pool::adopt_stream(RawStream stream) { return impl_->adopt_stream(stream); }
 bool Pool::release_stream(StreamRef stream) { return impl_->release_stream(stream); }
 
-Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
-  AllocationRequest request;
-  request.bytes = bytes;
-  return impl_->allocate(request, stream.state());
-}
 Result<void*> Pool::allocate(const AllocationRequest& request, StreamRef stream) {
-  return impl_->allocate(request, stream.state());
+  return impl_->allocate_cold(request, stream.state());
 }
 Result<void*> Pool::allocate_raw(const AllocationRequest& request, RawStream stream) {
   return impl_->allocate_raw(request, stream);
-}
-bool Pool::deallocate(void* pointer, StreamRef stream) {
-  return impl_->deallocate(pointer, kNoSize, stream.state());
-}
-bool Pool::deallocate(void* pointer, std::size_t bytes, StreamRef stream) {
-  return impl_->deallocate(pointer, bytes, stream.state());
 }
 bool Pool::deallocate_raw(void* pointer, std::size_t bytes, RawStream stream) {
   return impl_->deallocate_raw(pointer, bytes, stream);

@@ -1,16 +1,23 @@
 // The pool behind Pool: routes requests through the tiers, grows the arena, keeps the books.
 //
-// Two locks. `mu_` guards every structure and is never held across a call that waits for the
-// driver's memory management; `growth_mu_`, taken first, lets one thread at a time make such
-// calls (backing, giving back, fallbacks), so that a plan made under mu_ holds until it is
-// committed under mu_ again. Events are recorded and queried under mu_: 0.4 us, and they wait for
-// nothing.
+// A hit takes no lock: it is the thread's own cache that serves it (hit.cc). Below, three locks,
+// taken in this order:
+//   growth_mu_  one thread at a time calls the driver's memory management (backing, giving back,
+//               fallbacks), so that a plan made under mu_ holds until it is committed under mu_
+//               again.
+//   events_mu_  one thread at a time closes epochs and looks at their events. An event takes
+//               0.4 us, but up to milliseconds while another thread is in cudaFree; so a request
+//               that may be served otherwise does not wait for this lock (Patience).
+//   mu_         guards every structure that threads share; what all requests need that no cache
+//               serves. No driver call is made under it.
 //
-// Split by what is done: allocate.cc, growth.cc, deallocate.cc, upkeep.cc, report.cc.
+// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, threads.cc,
+// caching.cc, draining.cc, completion.cc, upkeep.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,20 +26,23 @@
 
 #include "arena/arena.h"
 #include "backend/driver.h"
+#include "base/hot_slot.h"
 #include "base/mutex.h"
-#include "base/thread_exits.h"
-#include "cache/large_cache.h"
-#include "cache/small_cache.h"
+#include "cache/depot.h"
+#include "cache/thread_caches.h"
 #include "gpupool/pool.h"
 #include "pool/fallbacks.h"
 #include "pool/peak_window.h"
 #include "pool/shape.h"
 #include "pool/shared_tiers.h"
+#include "stream/epoch_events.h"
 #include "stream/stream_table.h"
 
 namespace gpupool {
 
 class Pool::Impl {
+  friend class Pool;
+
  public:
   Impl(Backend& backend, PoolOptions options);
   ~Impl();
@@ -42,9 +52,8 @@ class Pool::Impl {
 
   Result<StreamRef> adopt_stream(RawStream raw);
   bool release_stream(StreamRef stream);
-  Result<void*> allocate(const AllocationRequest& request, internal::StreamState* stream);
+  Result<void*> allocate_cold(const AllocationRequest& request, internal::StreamState* stream);
   Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw);
-  bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
   bool deallocate_raw(void* pointer, std::size_t bytes, RawStream raw);
   bool record_use(void* pointer, StreamRef stream, bool at_free);
   bool note_dependency(StreamRef source, StreamRef destination);
@@ -84,21 +93,155 @@ class Pool::Impl {
     bool at_free = false;  // the ticket is taken when the block is freed
   };
 
+  // hit.cc
+  enum class Outcome : std::uint8_t {
+    done,
+    noted,      // done, and there is something to look at: see ThreadCounters
+    left_over,  // taken from its holder, and not in a cache yet
+    refused,    // nothing has changed
+  };
+  // Each for the cache at hand. Thorough: with what a hit leaves out.
+  template <bool kThorough>
+  Outcome take_small(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
+  template <bool kThorough>
+  Outcome take_run(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
+  template <bool kThorough>
+  Outcome put_small(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
+                    DeviceAddress address, std::size_t bytes);
+  template <bool kThorough>
+  Outcome put_run(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
+                  DeviceAddress address, std::size_t bytes);
+  Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
+  Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
+  Result<void*> allocate_noted(void* block);
+  // hand_out.h
+  internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
+                             internal::ThreadRecord& record) const;
+  Outcome hand_out_small(const internal::HotSlot& hot, std::uint32_t code, std::uint32_t bin,
+                         std::size_t bytes, Tag tag, void*& out);
+  Outcome hand_out_run(const internal::HotSlot& hot, internal::RunId id, std::uint64_t units,
+                       std::size_t bytes, Tag tag, void*& out);
+  // miss.cc: what the cache at hand does not have
+  Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
+      GPUPOOL_REQUIRES(mu_);
+  internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+  bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
+  bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t unit);
+  bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
+                              std::uint64_t unit);
+  bool finish_free(Outcome outcome, void* pointer, std::size_t bytes,
+                   internal::StreamState* stream);
+  /// nullptr, false: go on as if there were no cache.
+  void* take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) GPUPOOL_EXCLUDES(mu_);
+  bool put_thoroughly(void* pointer, std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
+  std::uint64_t unit_in_range(DeviceAddress address) const noexcept {
+    // One comparison for both ends: an address below the base wraps to a huge offset.
+    const std::uint64_t unit = (address - range_base_) / internal::kUnitBytes;
+    return unit < range_units_ ? unit : internal::kNoUnit;
+  }
+  std::uint32_t code_of(Tag tag) const noexcept {
+    if (tag == kUntagged || tag.index() >= tag_count_) return internal::BlockWord::kUntaggedCode;
+    return tag.index();
+  }
+  void* address_of(BlockRef block) const noexcept {
+    return reinterpret_cast<void*>(tiers_.directory().address_of(block));
+  }
+
   // allocate.cc
+  /// Beyond any device, and safe to round and to count in units of 4 KiB.
+  static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
+  Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
+                                internal::ThreadRecord* record);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
-  BlockRef take_cached(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
-                              StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream)
+                              StreamIndex stream, internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
-  void count_live(internal::BlockRecord& record, const AllocationRequest& request,
-                  StreamIndex stream, std::uint64_t block_bytes) GPUPOOL_REQUIRES(mu_);
-  void count_request(std::size_t bytes) GPUPOOL_REQUIRES(mu_);
-  void count_hit(Tier tier) GPUPOOL_REQUIRES(mu_);
+  void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
+                 internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   Error fail(const AllocationRequest& request, MissReason reason, Error error)
       GPUPOOL_REQUIRES(mu_);
+
+  // caching.cc
+  /// The calling thread's record; nullptr where it gets none.
+  internal::ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);
+  internal::ThreadRecord* find_own_record() const;
+  /// Counts go here for threads without a record.
+  internal::ThreadCounters& counters_of(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  /// Whether the hot slot has the thread's cache for the stream, perhaps only now.
+  bool has_at_hand(internal::ThreadRecord& record, const internal::StreamState* stream);
+  /// The thread's cache for the stream where it has one, at hand from now on.
+  internal::ThreadCache* switch_to(internal::ThreadRecord& record,
+                                   const internal::StreamState* stream);
+  internal::ThreadCache* open_cache(internal::ThreadRecord* record,
+                                    const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  /// A run that its holder has given back and that the cache at hand has no room for.
+  bool finish_run_free(internal::RunId id) GPUPOOL_EXCLUDES(mu_);
+  /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
+  bool note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  /// A block that its holder has given back and that the cache at hand had no room for.
+  void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
+  void put_cached(internal::ThreadCache* cache, BlockRef block, StreamIndex stream)
+      GPUPOOL_REQUIRES(mu_);
+  void put_small(internal::ThreadCache& cache, std::uint32_t bin, std::uint32_t code)
+      GPUPOOL_REQUIRES(mu_);
+  void put_run(internal::ThreadCache& cache, internal::RunId id, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+  BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
+  internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+  std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
+      GPUPOOL_REQUIRES(mu_);
+  /// After a miss: more blocks of the same kind, where they cost nothing.
+  void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
+  void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  void update_run_limit() GPUPOOL_REQUIRES(mu_);
+  // Each gives blocks to the shared tiers and returns their bytes.
+  std::uint64_t flush(internal::Chain chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush(const internal::RunChain& chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_runs(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  /// The size nearest to `units` in the thread's cache of the stream.
+  std::uint64_t flush_nearest_runs(internal::ThreadRecord* record, StreamIndex stream,
+                                   std::uint32_t units) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_own_runs(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_bin(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_depot(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  /// The caches of all threads but `record`'s that `is_meant`; `must_have_all` waits for owners
+  /// that the scheduler has stopped inside.
+  template <class F, class G>
+  std::uint64_t for_claimed(const internal::ThreadRecord* record, bool must_have_all, F is_meant,
+                            G visit) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_others(const internal::ThreadRecord* record, bool must_have_all)
+      GPUPOOL_REQUIRES(mu_);
+  std::uint64_t drain_all(bool must_have_all) GPUPOOL_REQUIRES(mu_);
+  /// Cached blocks that nobody took for this long go back to the shared tiers.
+  static constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
+  void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
+  void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  static void on_thread_exit(void* impl, void* record);
+  void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
+  void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// Threads that end are of no interest any more, for the pool's end.
+  void forget_threads() GPUPOOL_EXCLUDES(mu_);
+
+  // peaks.cc
+  /// A shard's live bytes have moved by a step.
+  void note_step(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
+  void note_step_locked(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  /// The most that was requested at once since the last look, as far as the shards tell.
+  std::uint64_t recent_peak() const GPUPOOL_REQUIRES(mu_);
+  void fold_peaks() GPUPOOL_REQUIRES(mu_);
+  void arm(internal::ThreadRecord& record) GPUPOOL_REQUIRES(mu_);
+  void arm_all() GPUPOOL_REQUIRES(mu_);
+  void rearm_lone_shard() GPUPOOL_REQUIRES(mu_);
 
   // growth.cc
   /// How an attempt to serve a request by growing the arena ended.
@@ -109,20 +252,21 @@ class Pool::Impl {
     MissReason reason = MissReason::cold;
   };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
-                                internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+                                internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_);
   /// A small block as a run of its own, where no chunk is to be had.
   BlockRef take_as_run(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
-                                     internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+                                     internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
-                                   internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+                                   internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Gives empty pages back to make room for `bytes` under the limit; false where there is none.
   bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
-                                  FallbackReason reason) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+                                  internal::ThreadRecord* record, FallbackReason reason)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::optional<internal::PageSpan> plan_growth(std::uint32_t units, std::uint32_t align_units,
                                                 StreamIndex stream, bool may_extend) const
       GPUPOOL_REQUIRES(mu_);
@@ -140,35 +284,57 @@ class Pool::Impl {
   /// With no growth under way, which the device would count and the books not yet.
   void refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
+  // completion.cc
+  /// How long a thread waits for another one that looks at events, and may be stuck in the driver.
+  enum class Patience : std::uint8_t {
+    none,
+    brief,  // no longer than growing would take
+    full,
+  };
+  /// Closes epochs and looks what is complete; returns how many epochs newly are. Nothing where
+  /// another thread was at it for longer than `patience`.
+  std::optional<std::uint64_t> complete_work(Patience patience) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// The same for a thread that holds mu_: lets go of it for the driver calls.
+  std::optional<std::uint64_t> pause_to_complete_work(Patience patience)
+      GPUPOOL_EXCLUDES(events_mu_) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t look_for_completed() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
+  /// Closes the stream's open epoch. False where something is left that no event covers.
+  bool close_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
+  bool record(internal::EpochEnd end) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
+  /// The calling thread's default stream has an epoch to close that nobody else can.
+  void close_own_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  void wait_for_all_work() GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// Where streams are verified, whether the driver says that `stream` is what it was.
+  bool is_still_itself(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_) {
+    return !options_.verify_streams || verify(stream);
+  }
+  bool verify(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+
   // deallocate.cc
-  /// Whether `stream` is one of ours and, where streams are verified, still what it was.
-  bool accepts(const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  bool deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream);
   Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
+  internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes,
-                                        internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+                                        internal::StreamState* stream,
+                                        internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
-  void count_dead(const internal::BlockRecord& record, std::uint64_t block_bytes)
-      GPUPOOL_REQUIRES(mu_);
-  bool put_cached(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  void uncache(BlockRef block) GPUPOOL_REQUIRES(mu_);
+  /// Of what is freed on the stream now.
+  TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   TicketSet tickets_at_free(const void* pointer, bool has_extra_uses, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
   void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
   internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
+  internal::StreamState* find_or_adopt_locked(RawStream raw, std::uint64_t id,
+                                              internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
 
   // upkeep.cc
-  /// Ends the default stream of a thread that is about to end.
-  void end_thread_stream(std::uint64_t id) GPUPOOL_EXCLUDES(mu_);
-  /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe.
-  void let_go(internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t drain_small(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t drain_stream(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
-  void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
-  /// Closes epochs and looks what is complete; returns how many epochs newly are.
-  std::uint64_t complete_work() GPUPOOL_REQUIRES(mu_);
+  /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe. Gives
+  /// what is to be recorded for it while it exists.
+  std::optional<internal::EpochEnd> let_go(internal::StreamState* stream,
+                                           const internal::ThreadRecord* record)
+      GPUPOOL_REQUIRES(mu_);
   /// Gives freed fallbacks whose work is known complete back to the driver; returns their bytes.
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -191,15 +357,33 @@ class Pool::Impl {
   std::uint64_t pending_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
-  void fill_bytes(StatsV1& stats) const GPUPOOL_REQUIRES(mu_);
+  void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const
+      GPUPOOL_REQUIRES(mu_);
+  void fill_bytes(StatsV1& stats, const internal::CounterTotals& totals) const
+      GPUPOOL_REQUIRES(mu_);
   void emit(SlowPathEvent event) const;
+  static Tag tag_of(internal::BlockWord word) noexcept;
   BlockInfo info_of(BlockRef block) const GPUPOOL_REQUIRES(mu_);
   void visit_all(const std::function<void(const BlockInfo&)>& visitor) const GPUPOOL_REQUIRES(mu_);
   void visit_chunk(internal::ChunkId id, const std::function<void(const BlockInfo&)>& visitor) const
       GPUPOOL_REQUIRES(mu_);
+  bool is_plain(const AllocationRequest& request) const noexcept {
+    return request.alignment <= internal::kGranuleBytes &&
+           internal::is_power_of_two(request.alignment) &&
+           request.allocation_class == AllocationClass::normal &&
+           request.capture_pool == CapturePoolId{};
+  }
   std::uint32_t tick_now() const {
     return static_cast<std::uint32_t>((clock_.now_ns() - start_time_ns_) / internal::kTickNs);
   }
+
+  // What a hit reads, written seldom.
+  const std::uint64_t serial_;
+  DeviceAddress range_base_ = 0;  // of the arena, where it is one range; else there are no units
+  std::uint64_t range_units_ = 0;
+  const internal::AddressMap* addresses_ = nullptr;
+  std::uint32_t tag_count_ = 0;
+  internal::Relaxed<std::uint32_t> tick_;
 
   PoolOptions options_;
   const Clock& clock_;
@@ -208,11 +392,22 @@ class Pool::Impl {
   internal::Driver driver_;
 
   internal::Mutex growth_mu_;
-  mutable internal::Mutex mu_;
+  mutable internal::Mutex events_mu_ GPUPOOL_ACQUIRED_AFTER(growth_mu_);
+  mutable internal::Mutex mu_ GPUPOOL_ACQUIRED_AFTER(events_mu_);
   internal::StreamTable streams_ GPUPOOL_GUARDED_BY(mu_);
-  internal::SharedTiers tiers_ GPUPOOL_GUARDED_BY(mu_);
-  internal::LargeCache large_cache_ GPUPOOL_GUARDED_BY(mu_);
-  std::vector<std::unique_ptr<internal::SmallCache>> small_caches_ GPUPOOL_GUARDED_BY(mu_);
+  internal::EpochEvents events_ GPUPOOL_GUARDED_BY(events_mu_);
+  std::vector<internal::EpochEnd> closing_ GPUPOOL_GUARDED_BY(events_mu_);  // kept for its memory
+  // Guarded by mu_, but for its directory, which a hit reads.
+  internal::SharedTiers tiers_;
+  internal::ThreadCaches caches_ GPUPOOL_GUARDED_BY(mu_);
+  internal::ThreadRecord* orphan_ GPUPOOL_GUARDED_BY(mu_) = nullptr;
+  bool is_orphan_used_ GPUPOOL_GUARDED_BY(mu_) = false;
+  std::vector<std::unique_ptr<internal::Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
+  std::vector<internal::ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
+  std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;       // that may hold runs
+  std::uint64_t run_limit_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all caches together
+  std::uint64_t run_share_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of each
+  std::uint64_t depot_run_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all depots
   internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
   std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);
   // Its structures are guarded by mu_; its driver calls run under growth_mu_ alone.
@@ -224,14 +419,10 @@ class Pool::Impl {
   StatsV1 counted_ GPUPOOL_GUARDED_BY(mu_);
   FailureReport last_failure_ GPUPOOL_GUARDED_BY(mu_);
   internal::PeakWindow peak_window_ GPUPOOL_GUARDED_BY(mu_);
-  std::uint64_t waste_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
-  std::uint64_t cached_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  std::uint64_t shared_requests_ GPUPOOL_GUARDED_BY(mu_) = 0;
   std::uint64_t leaving_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // empty, on their way to the driver
   std::uint64_t next_aging_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
-  std::uint32_t tick_ GPUPOOL_GUARDED_BY(mu_) = 0;
   bool is_started_ = false;
-  // Last, so that it is closed before anything that it calls into goes.
-  internal::ThreadExits thread_exits_;
 };
 
 }  // namespace gpupool

@@ -1,7 +1,10 @@
 // What a pool says of itself: statistics, the map of its blocks, and the check of its books.
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
+#include "base/duration_bucket.h"
+#include "base/heavy_fence.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -32,10 +35,46 @@ std::uint64_t Pool::Impl::largest_satisfiable() const {
          kUnitBytes;
 }
 
-void Pool::Impl::fill_bytes(StatsV1& stats) const {
+void Pool::Impl::fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const {
+  // Served requests are in the shards, failed ones among the misses.
+  stats.requests = totals.served() + stats.failures;
+  stats.hits = stats.requests - stats.misses;
+  stats.hits_by_tier = totals.shared_hits;
+  stats.hits_by_tier[static_cast<std::size_t>(Tier::cache)] =
+      stats.hits -
+      std::accumulate(totals.shared_hits.begin(), totals.shared_hits.end(), std::uint64_t{0});
+  for (std::uint32_t bin = 0; bin < internal::kBinCount; ++bin) {
+    stats.requests_by_size[internal::size_bucket(internal::kBinBytes[bin])] +=
+        totals.allocations[bin];
+  }
+  for (std::size_t log2 = 0; log2 < internal::kSizeLog2; ++log2) {
+    stats.requests_by_size[internal::size_bucket(std::uint64_t{1} << log2)] +=
+        totals.large_allocations[log2];
+  }
+  for (std::size_t i = 0; i < kSizeBuckets; ++i) stats.requests_by_size[i] += totals.moved[i];
+  stats.frees = totals.freed();
+  stats.requested_bytes_total = totals.allocated_bytes;
+  stats.live_requested_bytes = totals.live_bytes();
+  stats.live_blocks = totals.served() - totals.freed();
+  stats.tag_live_bytes = totals.tag_bytes;
+  DurationHistogram& hits = stats.allocation_duration[static_cast<std::size_t>(Tier::cache)];
+  for (std::size_t i = 0; i < kDurationBuckets; ++i) {
+    hits.count[i] += totals.hit_duration.count[i];
+  }
+  hits.sum_ns += totals.hit_duration.sum_ns;
+}
+
+void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& totals) const {
   stats.held_bytes = held_bytes();
-  stats.waste_bytes = waste_bytes_ + tiers_.slab_tail_bytes() + arena_->overhead_bytes();
-  stats.cached_bytes = cached_bytes_;
+  // What is out of the shared tiers is live or cached. Shards that move while they are summed can
+  // make the live part look larger than all of it.
+  const std::uint64_t live_blocks = std::min(totals.live_block_bytes(), tiers_.out_bytes());
+  const std::uint64_t occupied_bytes =
+      live_blocks + fallbacks_.bytes() - fallbacks_.pending_bytes();
+  stats.live_requested_bytes = std::min(stats.live_requested_bytes, occupied_bytes);
+  stats.waste_bytes = occupied_bytes - stats.live_requested_bytes + tiers_.slab_tail_bytes() +
+                      arena_->overhead_bytes();
+  stats.cached_bytes = tiers_.out_bytes() - live_blocks;
   stats.pending_bytes = pending_bytes();
   stats.free_bytes = free_bytes();
   stats.fallback_bytes = fallbacks_.bytes();
@@ -75,14 +114,20 @@ StatsV1 Pool::Impl::stats() const {
   stats.start_unix_ns = start_unix_ns_;
   tiers_.add_to(stats);
   driver_.add_to(stats);
-  fill_bytes(stats);
+  const internal::CounterTotals totals = caches_.totals();
+  fill_counts(stats, totals);
+  fill_bytes(stats, totals);
   const auto peaks = peak_window_.read(now);
-  stats.window_peak_requested_bytes = peaks.requested_bytes;
+  const std::uint64_t recent = recent_peak();
+  stats.peak_requested_bytes = std::max(stats.peak_requested_bytes, recent);
+  stats.window_peak_requested_bytes = std::max(peaks.requested_bytes, recent);
   stats.window_peak_held_bytes = std::max(peaks.held_bytes, stats.held_bytes);
-  stats.metadata_bytes = tiers_.metadata_bytes() + arena_->metadata_bytes();
+  stats.metadata_bytes =
+      tiers_.metadata_bytes() + arena_->metadata_bytes() + caches_.metadata_bytes();
   stats.segments = arena_->mapping_count() + fallbacks_.count();
   stats.streams = streams_.stream_count();
-  stats.thread_caches = small_caches_.size();
+  stats.thread_caches = caches_.cache_count();
+  stats.has_asymmetric_claims = internal::has_heavy_fence() ? 1 : 0;
   stats.pages_mapped = arena_->pages_backed_total();
   stats.pages_unmapped = arena_->pages_returned_total();
   stats.epochs_closed = streams_.epochs_closed();
@@ -111,18 +156,18 @@ RuntimeOptions Pool::Impl::runtime_options() const {
 Result<std::size_t> Pool::Impl::find_size(const void* pointer) const {
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
   MutexLock lock(mu_);
-  const internal::BlockRecord* record = nullptr;
   if (const auto unit = arena_->find_unit(address)) {
     const auto found = tiers_.find(*unit, address % kUnitBytes);
-    if (found.block.exists() && found.is_start) record = &tiers_.record(found.block);
-  } else if (const internal::Fallback* fallback = fallbacks_.find(address)) {
-    if (fallback->address == address) record = &fallback->block;
+    if (!found.block.exists() || !found.is_start) return Error::invalid_argument;
+    const internal::BlockRecord& record = tiers_.record(found.block);
+    if (!record.load().is_live()) return Error::invalid_argument;
+    return static_cast<std::size_t>(record.requested(tiers_.bytes_of(found.block)));
   }
-  if (record == nullptr ||
-      record->use.load(std::memory_order_acquire) != internal::BlockUse::live) {
+  const internal::Fallback* fallback = fallbacks_.find(address);
+  if (fallback == nullptr || fallback->address != address || !fallback->block.load().is_live()) {
     return Error::invalid_argument;
   }
-  return static_cast<std::size_t>(record->requested);
+  return static_cast<std::size_t>(fallback->block.requested(fallback->bytes));
 }
 
 Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
@@ -150,18 +195,26 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
 
 // The map.
 
+Tag Pool::Impl::tag_of(internal::BlockWord word) noexcept {
+  return word.tag() == internal::BlockWord::kUntaggedCode
+             ? kUntagged
+             : Tag(static_cast<std::uint8_t>(word.tag()));
+}
+
 BlockInfo Pool::Impl::info_of(BlockRef block) const {
   const internal::BlockRecord& record = tiers_.record(block);
+  const internal::BlockWord word = record.load();
   BlockInfo info;
   info.address = arena_->address_of(tiers_.unit_of(block)) + tiers_.byte_in_unit(block);
   info.bytes = tiers_.bytes_of(block);
   info.tier = tiers_.tier_of(block);
-  info.tag = Tag(record.tag);
-  info.stream_id = streams_.id_of(record.stream);
-  info.tick = record.tick * internal::kTickNs;
-  const bool is_live = record.use.load(std::memory_order_acquire) == internal::BlockUse::live;
-  info.state = is_live ? BlockState::live : BlockState::cached;
-  if (is_live) info.requested_bytes = record.requested;
+  info.stream_id = streams_.id_of(word.stream());
+  info.tick = record.tick.get() * internal::kTickNs;
+  info.state = word.is_live() ? BlockState::live : BlockState::cached;
+  if (word.is_live()) {
+    info.tag = tag_of(word);
+    info.requested_bytes = record.requested(info.bytes);
+  }
   return info;
 }
 
@@ -236,10 +289,15 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
     info.bytes = fallback.bytes;
     info.is_fallback = true;
     info.state = fallback.is_pending ? BlockState::pending : BlockState::live;
-    if (!fallback.is_pending) info.requested_bytes = fallback.block.requested;
-    info.tag = Tag(fallback.block.tag);
-    info.stream_id = streams_.id_of(fallback.block.stream);
-    info.tick = fallback.block.tick * internal::kTickNs;
+    if (!fallback.is_pending) {
+      const internal::BlockWord word = fallback.block.load();
+      info.requested_bytes = fallback.block.requested(fallback.bytes);
+      info.tag = tag_of(word);
+      info.stream_id = streams_.id_of(word.stream());
+    } else if (fallback.tickets.count() > 0) {
+      info.stream_id = streams_.id_of(fallback.tickets[0].stream);
+    }
+    info.tick = fallback.block.tick.get() * internal::kTickNs;
     visitor(info);
   }
 }
@@ -247,7 +305,9 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
 // The books.
 
 void Pool::Impl::check_invariants() const {
-  // One lock for all, so that what is compared is of one moment.
+  // One lock for all, so that what is compared is of one moment; the other, since no epoch may be
+  // half closed.
+  MutexLock events(events_mu_);
   MutexLock lock(mu_);
   std::uint64_t live = 0;
   std::uint64_t live_bytes = 0;
@@ -264,14 +324,15 @@ void Pool::Impl::check_invariants() const {
   arena_->check_invariants();
   tiers_.check_invariants();
   StatsV1 stats = counted_;
-  fill_bytes(stats);
+  const internal::CounterTotals totals = caches_.totals();
+  fill_counts(stats, totals);
+  fill_bytes(stats, totals);
   GPUPOOL_CHECK(live == stats.live_blocks && live_bytes == stats.live_requested_bytes);
   GPUPOOL_CHECK(cached == stats.cached_bytes);
   GPUPOOL_CHECK(stats.held_bytes == stats.live_requested_bytes + stats.waste_bytes +
                                         stats.cached_bytes + stats.pending_bytes +
                                         stats.free_bytes);
-  // A request that waits for the driver on another thread is neither yet; at rest it is equal.
-  GPUPOOL_CHECK(stats.requests >= stats.hits + stats.misses);
+  GPUPOOL_CHECK(stats.requests == stats.hits + stats.misses);
   GPUPOOL_CHECK(stats.held_bytes <= stats.limit_bytes);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/units.h"
+#include "cache/bin.h"
 #include "gpupool/pool.h"
 #include "size_class/size_class.h"
 
@@ -22,6 +23,10 @@ struct Shape {
   std::uint32_t align_units = 1;  // runs
   std::uint64_t block_bytes = 0;
 
+  /// Of tier T0. Requires: not a run.
+  std::uint32_t bin() const noexcept {
+    return tier == Tier::size_class ? slot_bin(size_class) : buddy_bin(units);
+  }
   /// Units of a run that serves it alone.
   std::uint32_t units_alone() const noexcept {
     return static_cast<std::uint32_t>(divide_up(block_bytes, kUnitBytes));

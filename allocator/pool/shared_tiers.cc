@@ -6,10 +6,13 @@
 
 namespace gpupool::internal {
 
-bool SharedTiers::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units) {
+bool SharedTiers::reserve(const AddressMap& addresses, std::uint64_t unit_capacity,
+                          std::uint64_t max_backed_units) {
+  addresses_ = &addresses;
   const std::uint64_t chunks = max_backed_units / kUnitsPerChunk + 2;
   return runs_.reserve(unit_capacity, max_backed_units) && chunks_.reserve(chunks) &&
-         slabs_.reserve(chunks * 2);
+         slabs_.reserve(chunks * 2) &&
+         directory_.reserve(unit_capacity, max_backed_units + 2, chunks);
 }
 
 void SharedTiers::know_stream(StreamIndex stream) {
@@ -29,7 +32,9 @@ BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream, Reach 
   const std::uint32_t slot = slab.take();
   change_free_bytes(chunks_[id / 2], 0 - std::uint64_t{slab.info().slot_bytes});
   relist_slab(id);
-  return {0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * slab.info().slot_granules};
+  return hand_out(
+      {0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * slab.info().slot_granules},
+      slot_bin(size_class), stream);
 }
 
 BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream, Reach reach) {
@@ -41,20 +46,34 @@ BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream, Reach 
   chunk.block_units[unit] = static_cast<std::uint8_t>(units);
   change_free_bytes(chunk, 0 - units * kUnitBytes);
   relist_chunk(id);
-  return {0, id, unit * kGranulesPerUnit};
+  return hand_out({0, id, unit * kGranulesPerUnit}, buddy_bin(units), stream);
 }
 
 BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                                Reach reach) {
-  return {runs_.take(units, align_units, stream, reach, RunKind::block), 0, 0};
+  const RunId id = runs_.take(units, align_units, stream, reach, RunKind::block);
+  if (id == 0) return {};
+  const std::uint64_t start = runs_[id].start;
+  directory_.add_run(id, start, addresses_->address_of(start), units);
+  return hand_out({id, 0, 0}, BlockWord::kNoBin, stream);
+}
+
+BlockRef SharedTiers::hand_out(BlockRef block, std::uint32_t bin, StreamIndex stream) {
+  record(block).store(BlockWord::cached(bin, stream));
+  out_bytes_ += directory_.bytes_of(block);
+  return block;
+}
+
+bool SharedTiers::has_open_slab(SizeClass size_class, StreamIndex stream) const {
+  if (stream >= lists_.size()) return false;
+  for (const SlabId id : lists_[stream]->slabs[size_class]) {
+    if (id != 0) return true;
+  }
+  return false;
 }
 
 bool SharedTiers::has_slot(SizeClass size_class, StreamIndex stream) const {
-  if (stream < lists_.size()) {
-    for (const SlabId id : lists_[stream]->slabs[size_class]) {
-      if (id != 0) return true;
-    }
-  }
+  if (has_open_slab(size_class, stream)) return true;
   return has_buddy(kSizeClasses[size_class].slab_units, stream);
 }
 
@@ -66,7 +85,10 @@ bool SharedTiers::has_buddy(std::uint32_t units, StreamIndex stream) const {
 // Putting back.
 
 void SharedTiers::put(BlockRef block, const TicketSet& tickets) {
+  out_bytes_ -= directory_.bytes_of(block);
+  record(block).clear();
   if (block.is_run()) {
+    directory_.remove_run(runs_[block.run].start);
     runs_.put(block.run, tickets);
   } else {
     put_in_chunk(block, tickets);
@@ -75,7 +97,6 @@ void SharedTiers::put(BlockRef block, const TicketSet& tickets) {
 
 void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
   Chunk& chunk = chunks_[block.chunk];
-  chunk.blocks[block.granule].use.store(BlockUse::none, std::memory_order_relaxed);
   const bool foreign = is_foreign(tickets, chunk.owner);
   chunk.tickets.add(tickets, streams_);
   chunk.tickets.prune(streams_);
@@ -167,7 +188,7 @@ ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   chunk.slab_class = {};
   chunk.block_units = {};
   chunk.previous = chunk.next = 0;
-  runs_.own_all_units(run);
+  directory_.add_chunk(id, chunk.start, addresses_->address_of(chunk.start));
   runs_[run].chunk = id;
   ++chunk_count_;
   change_free_bytes(chunk, kChunkBytes);
@@ -181,6 +202,7 @@ void SharedTiers::end_chunk(ChunkId id) {
   set_pending(id, false);
   unlist_chunk(id);
   change_free_bytes(chunk, 0 - kChunkBytes);
+  directory_.remove_chunk(chunk.start);
   runs_.put(chunk.run, chunk.tickets);
   chunk.run = 0;
   chunk.next = unused_;

@@ -3,6 +3,7 @@
 //
 //   free bytes in chunks = sum of Chunk::free_bytes;   pending = of chunks with unfinished tickets
 //   a chunk that is wholly free goes back to the runs, with its tickets
+//   out_bytes() = bytes of the blocks taken and not put back, live or in a cache
 //
 // Thread safety: under the pool's lock. Cost: O(1) for slots and buddy blocks while the stream has
 // room in a chunk, O(log runs) else; no memory from the heap once a stream is known.
@@ -14,9 +15,12 @@
 #include <memory>
 #include <vector>
 
+#include "arena/address_map.h"
 #include "base/lazy_array.h"
 #include "buddy/chunk.h"
+#include "cache/bin.h"
 #include "gpupool/stats.h"
+#include "pool/block_directory.h"
 #include "pool/block_ref.h"
 #include "runs/run_table.h"
 #include "size_class/slab.h"
@@ -29,16 +33,24 @@ class SharedTiers {
   SharedTiers(StreamTable& streams, const std::vector<std::uint64_t>& watched_sizes)
       : streams_(streams), runs_(streams, watched_sizes) {}
 
-  bool reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units);
+  /// `addresses` outlives the tiers' use.
+  bool reserve(const AddressMap& addresses, std::uint64_t unit_capacity,
+               std::uint64_t max_backed_units);
   void know_stream(StreamIndex stream);
 
-  // Each gives a block whose record is not live yet, or one that does not exist.
+  // Each gives a block whose record says cached, by `stream`, or one that does not exist.
   BlockRef take_slot(SizeClass size_class, StreamIndex stream, Reach reach);
   BlockRef take_buddy(std::uint32_t units, StreamIndex stream, Reach reach);
+  BlockRef take_bin(std::uint32_t bin, StreamIndex stream, Reach reach) {
+    return is_slot_bin(bin) ? take_slot(static_cast<SizeClass>(bin), stream, reach)
+                            : take_buddy(units_of_bin(bin), stream, reach);
+  }
   BlockRef take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                     Reach reach);
   void put(BlockRef block, const TicketSet& tickets);
   /// Whether the take of that kind would give a block now. `stream` may be one never seen.
+  /// Whether take_slot() would need no new slab.
+  bool has_open_slab(SizeClass size_class, StreamIndex stream) const;
   bool has_slot(SizeClass size_class, StreamIndex stream) const;
   bool has_buddy(std::uint32_t units, StreamIndex stream) const;
   /// After work has become complete.
@@ -53,19 +65,9 @@ class SharedTiers {
   /// The block that covers `unit`, by looking at every run: for reports of misuse.
   Found find_slowly(std::uint64_t unit, std::uint64_t byte_in_unit) const;
 
-  BlockRecord& record(BlockRef block) noexcept {
-    return block.is_run() ? runs_[block.run].block : chunks_[block.chunk].blocks[block.granule];
-  }
-  const BlockRecord& record(BlockRef block) const noexcept {
-    return block.is_run() ? runs_[block.run].block : chunks_[block.chunk].blocks[block.granule];
-  }
-  std::uint64_t bytes_of(BlockRef block) const noexcept {
-    if (block.is_run()) return runs_[block.run].units * kUnitBytes;
-    const Chunk& chunk = chunks_[block.chunk];
-    const std::uint32_t unit = block.granule / kGranulesPerUnit;
-    const std::uint8_t code = chunk.slab_class[unit / kUnitsPerHalf];
-    return code != 0 ? kSizeClasses[code - 1U].slot_bytes : chunk.block_units[unit] * kUnitBytes;
-  }
+  BlockRecord& record(BlockRef block) noexcept { return directory_.record(block); }
+  const BlockRecord& record(BlockRef block) const noexcept { return directory_.record(block); }
+  std::uint64_t bytes_of(BlockRef block) const noexcept { return directory_.bytes_of(block); }
   Tier tier_of(BlockRef block) const noexcept;
   /// First unit, and the byte in it.
   std::uint64_t unit_of(BlockRef block) const noexcept;
@@ -75,7 +77,9 @@ class SharedTiers {
 
   RunTable& runs() noexcept { return runs_; }
   const RunTable& runs() const noexcept { return runs_; }
-  LazyArray<Chunk>& chunks() noexcept { return chunks_; }
+  /// What leads from an address to a block, for whoever asks without the pool's lock.
+  BlockDirectory& directory() noexcept { return directory_; }
+  const BlockDirectory& directory() const noexcept { return directory_; }
   const Chunk& chunk(ChunkId id) const noexcept { return chunks_[id]; }
   const Slab& slab(SlabId id) const noexcept { return slabs_[id]; }
   /// The slab that covers a unit of a chunk, 0 if none does.
@@ -86,6 +90,7 @@ class SharedTiers {
     return chunk * 2 + (kSizeClasses[code - 1U].slab_units == kUnitsPerHalf ? half : 0);
   }
 
+  std::uint64_t out_bytes() const noexcept { return out_bytes_; }
   std::uint64_t chunk_free_bytes() const noexcept { return chunk_free_bytes_; }
   std::uint64_t chunk_pending_bytes() const noexcept { return chunk_pending_bytes_; }
   std::uint64_t slab_tail_bytes() const noexcept { return slab_tail_bytes_; }
@@ -108,6 +113,7 @@ class SharedTiers {
   ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream, Reach reach);
   SlabId make_slab(SizeClass size_class, StreamIndex stream, Reach reach);
   void end_slab(SlabId id);
+  BlockRef hand_out(BlockRef block, std::uint32_t bin, StreamIndex stream);
   void put_in_chunk(BlockRef block, const TicketSet& tickets);
   bool is_foreign(const TicketSet& tickets, StreamIndex owner) const {
     return !tickets.is_at_most_of(owner) && is_of_others(tickets, owner);
@@ -141,15 +147,18 @@ class SharedTiers {
   void check_chunk(ChunkId id) const;
 
   StreamTable& streams_;
+  const AddressMap* addresses_ = nullptr;
   RunTable runs_;
   LazyArray<Chunk> chunks_;
   LazyArray<Slab> slabs_;
+  BlockDirectory directory_;
   std::vector<std::unique_ptr<StreamLists>> lists_;
   ChunkId unused_ = 0;   // list of chunk records, through `next`
   ChunkId pending_ = 0;  // list through pending_next
   ChunkId chunk_end_ = 1;
   std::uint64_t chunk_count_ = 0;
   std::uint64_t slab_count_ = 0;
+  std::uint64_t out_bytes_ = 0;
   std::uint64_t chunk_free_bytes_ = 0;
   std::uint64_t chunk_pending_bytes_ = 0;
   std::uint64_t slab_tail_bytes_ = 0;

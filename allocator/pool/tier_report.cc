@@ -8,8 +8,7 @@ namespace gpupool::internal {
 
 Tier SharedTiers::tier_of(BlockRef block) const noexcept {
   if (block.is_run()) return Tier::run;
-  return slab_at(block.chunk, block.granule / kGranulesPerUnit) != 0 ? Tier::size_class
-                                                                     : Tier::buddy;
+  return is_slot_bin(record(block).load().bin()) ? Tier::size_class : Tier::buddy;
 }
 
 std::uint64_t SharedTiers::unit_of(BlockRef block) const noexcept {
@@ -18,15 +17,20 @@ std::uint64_t SharedTiers::unit_of(BlockRef block) const noexcept {
 }
 
 SharedTiers::Found SharedTiers::find(std::uint64_t unit, std::uint64_t byte_in_unit) const {
-  const RunId id = runs_.at(unit);
-  if (id == 0) return {};
-  const Run& run = runs_[id];
-  if (unit < run.start || unit >= run.end()) return {};
-  if (run.kind == RunKind::block) {
-    return {{id, 0, 0}, unit == run.start && byte_in_unit == 0};
+  const BlockRef exact = directory_.find(unit, byte_in_unit);
+  if (!exact.exists()) return {};
+  if (record(exact).load().use() != BlockUse::none) {
+    return {exact, byte_in_unit % kGranuleBytes == 0};
   }
-  if (run.kind != RunKind::chunk) return {};
-  return find_in_chunk(run.chunk, static_cast<std::uint32_t>(unit - run.start), byte_in_unit);
+  if (exact.is_run()) return {};
+  // Inside a block, perhaps: one that starts before and reaches to here.
+  for (std::uint32_t granule = exact.granule + 1; granule-- > 0;) {
+    const BlockRef block{0, exact.chunk, granule};
+    if (record(block).load().use() == BlockUse::none) continue;
+    const bool covers = granule + bytes_of(block) / kGranuleBytes > exact.granule;
+    return covers ? Found{block, false} : Found{};
+  }
+  return {};
 }
 
 SharedTiers::Found SharedTiers::find_slowly(std::uint64_t unit, std::uint64_t byte_in_unit) const {
@@ -39,29 +43,9 @@ SharedTiers::Found SharedTiers::find_slowly(std::uint64_t unit, std::uint64_t by
   return find(unit, byte_in_unit);
 }
 
-SharedTiers::Found SharedTiers::find_in_chunk(ChunkId id, std::uint32_t unit,
-                                              std::uint64_t byte_in_unit) const {
-  if (const SlabId slab_id = slab_at(id, unit); slab_id != 0) {
-    const Slab& slab = slabs_[slab_id];
-    const std::uint32_t slot_bytes = slab.info().slot_bytes;
-    const std::uint64_t byte = (unit - slab.first_unit()) * kUnitBytes + byte_in_unit;
-    const auto slot = static_cast<std::uint32_t>(byte / slot_bytes);
-    if (!slab.is_taken(slot)) return {};
-    const auto granules = static_cast<std::uint32_t>(slot_bytes / kGranuleBytes);
-    return {{0, id, slab.first_unit() * kGranulesPerUnit + slot * granules},
-            byte % slot_bytes == 0};
-  }
-  const Chunk& chunk = chunks_[id];
-  for (std::uint32_t head = unit + 1; head-- > 0;) {
-    if (chunk.block_units[head] == 0) continue;
-    if (head + chunk.block_units[head] <= unit) return {};
-    return {{0, id, head * kGranulesPerUnit}, head == unit && byte_in_unit == 0};
-  }
-  return {};
-}
-
 std::uint64_t SharedTiers::metadata_bytes() const noexcept {
-  return runs_.metadata_bytes() + chunk_end_ * (sizeof(Chunk) + 2 * sizeof(Slab)) +
+  return runs_.metadata_bytes() +
+         chunk_end_ * (sizeof(Chunk) + 2 * sizeof(Slab) + kGranulesPerChunk * sizeof(BlockRecord)) +
          lists_.size() * sizeof(StreamLists);
 }
 
@@ -129,7 +113,8 @@ void SharedTiers::check_chunk(ChunkId id) const {
   }
   GPUPOOL_CHECK(used == ~UnitMask{0} && bytes == chunk.free_bytes);
   for (std::uint32_t unit = 0; unit < kUnitsPerChunk; ++unit) {
-    GPUPOOL_CHECK(runs_.at(chunk.start + unit) == chunk.run);
+    const BlockRef block = directory_.find(chunk.start + unit, 0);
+    GPUPOOL_CHECK(block.chunk == id && block.granule == unit * kGranulesPerUnit);
   }
 }
 

@@ -11,12 +11,9 @@ using internal::kPageBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
 using internal::RunId;
-using internal::SmallCache;
 
 namespace {
 
-/// Cached blocks that nobody took for this long go back to the shared tiers.
-constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
 /// How old the device's free memory, as reported, may get.
 constexpr std::uint64_t kDeviceReadNs = 100'000'000;
 
@@ -31,26 +28,27 @@ Result<StreamRef> Pool::Impl::adopt_stream(RawStream raw) {
 bool Pool::Impl::release_stream(StreamRef stream) {
   std::optional<MisuseReport> misuse;
   {
-    MutexLock lock(mu_);
-    if (!streams_.is_known(stream.state())) {
-      misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
-    } else {
-      let_go(stream.state());
+    // Whoever holds it may be recording for this stream, which must exist until that is done.
+    MutexLock events(events_mu_);
+    std::optional<internal::EpochEnd> last;
+    {
+      MutexLock lock(mu_);
+      if (!streams_.is_known(stream.state())) {
+        misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream.state()});
+      } else {
+        last = let_go(stream.state(), find_own_record());
+      }
     }
+    if (last.has_value()) record(*last);
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
 }
 
-void Pool::Impl::end_thread_stream(std::uint64_t id) {
-  MutexLock lock(mu_);
-  // Its own thread is here for the last time, and nobody else could close its epoch.
-  if (internal::StreamState* stream = streams_.find(id)) let_go(stream);
-}
-
-void Pool::Impl::let_go(internal::StreamState* stream) {
+std::optional<internal::EpochEnd> Pool::Impl::let_go(internal::StreamState* stream,
+                                                     const internal::ThreadRecord* record) {
   const StreamIndex index = stream->index();
-  drain_stream(index);
+  end_caches(index, record);
   // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
   for (auto& [pointer, uses] : extra_uses_) {
     for (ExtraUse& use : uses) {
@@ -58,102 +56,35 @@ void Pool::Impl::let_go(internal::StreamState* stream) {
       use = {streams_.ticket(index), false};
     }
   }
-  streams_.release(stream);
+  return streams_.release(stream);
 }
 
 bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
-  MutexLock lock(mu_);
-  if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
   // An event after what the source freed: its completion is then known as soon as may be.
-  return streams_.close_epoch(source.state()->index());
+  MutexLock events(events_mu_);
+  StreamIndex index = 0;
+  {
+    MutexLock lock(mu_);
+    if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
+    index = source.state()->index();
+  }
+  return close_epoch(index);
 }
 
 // Caches.
 
-std::uint64_t Pool::Impl::drain_small(StreamIndex stream) {
-  SmallCache& cache = *small_caches_[stream];
-  std::uint64_t moved = 0;
-  for (std::size_t bin = 0; bin < SmallCache::kBinCount && cache.bytes() > 0; ++bin) {
-    while (const std::uint32_t code = cache.peek(bin)) {
-      const BlockRef block = BlockRef::from_code(code);
-      const std::uint64_t bytes = tiers_.bytes_of(block);
-      cache.take(bin, bytes);
-      uncache(block);
-      put_shared(block, stream);
-      moved += bytes;
-    }
-  }
-  return moved;
-}
-
-std::uint64_t Pool::Impl::drain_stream(StreamIndex stream) {
-  std::uint64_t moved = drain_small(stream);
-  while (const RunId run = large_cache_.take_of(stream)) {
-    const BlockRef block{run, 0, 0};
-    moved += tiers_.bytes_of(block);
-    uncache(block);
-    put_shared(block, stream);
-  }
-  return moved;
-}
-
-std::uint64_t Pool::Impl::drain_all() {
-  std::uint64_t moved = 0;
-  for (StreamIndex i = 0; i < small_caches_.size(); ++i) moved += drain_small(i);
-  while (const RunId run = large_cache_.take_oldest()) {
-    const BlockRef block{run, 0, 0};
-    moved += tiers_.bytes_of(block);
-    uncache(block);
-    put_shared(block, tiers_.record(block).stream);
-  }
-  if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
-  return moved;
-}
-
-void Pool::Impl::age_caches(std::uint64_t now_ns) {
-  if (now_ns < next_aging_ns_) return;
-  next_aging_ns_ = now_ns + kCacheAgeNs;
-  for (StreamIndex i = 0; i < small_caches_.size(); ++i) {
-    if (!small_caches_[i]->was_touched()) {
-      drain_small(i);
-      small_caches_[i]->was_touched();
-    }
-  }
-  constexpr auto kAgeTicks = static_cast<std::uint32_t>(kCacheAgeNs / internal::kTickNs);
-  while (const RunId oldest = large_cache_.oldest()) {
-    const BlockRef block{oldest, 0, 0};
-    if (tick_ - tiers_.record(block).tick < kAgeTicks) break;
-    large_cache_.take_oldest();
-    uncache(block);
-    put_shared(block, tiers_.record(block).stream);
-  }
-}
-
 std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
-  const std::uint64_t moved = drain_all();
-  complete_work();
+  const std::uint64_t moved = drain_all(true);
+  pause_to_complete_work(Patience::full);
+  // What is cached from now on ages from now on.
+  next_aging_ns_ = clock_.now_ns() + kCacheAgeNs;
   return moved;
-}
-
-std::uint64_t Pool::Impl::complete_work() {
-  if (!streams_.has_unfinished()) return 0;
-  const std::uint64_t closed = streams_.epochs_closed();
-  streams_.close_epochs();
-  if (streams_.epochs_closed() > closed) emit({.kind = SlowPathEventKind::epoch_closed});
-  const std::uint64_t completed = streams_.poll();
-  if (completed > 0) tiers_.refresh();
-  return completed;
 }
 
 // Maintenance.
 
 MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
-  const std::uint64_t start = steady_clock().now_ns();
-  const auto is_over = [&] {
-    return steady_clock().now_ns() - start >
-           static_cast<std::uint64_t>(std::max<std::int64_t>(budget.count(), 0));
-  };
   const std::uint64_t now = clock_.now_ns();
   MaintainReport report;
   bool is_device_reading_old = false;
@@ -161,10 +92,14 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   {
     MutexLock lock(mu_);
     ++counted_.maintain_steps;
-    tick_ = tick_now();
+    tick_.set(tick_now());
     age_caches(now);
-    report.completed_epochs = complete_work();
-    peak_window_.roll(now, {counted_.live_requested_bytes, held_bytes()});
+    // Where another thread is at it, that is as good.
+    report.completed_epochs = pause_to_complete_work(Patience::none).value_or(0);
+    fold_peaks();
+    const auto live = static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
+    peak_window_.roll(now, {live, held_bytes()});
+    rearm_lone_shard();
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
     has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
   }
@@ -174,7 +109,8 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     growth_mu_.unlock();
   }
   if (!has_driver_work) return report;
-  report.more_to_do = is_over();
+  // All before is short; what may take as long as the driver likes is left for a next step.
+  report.more_to_do = budget.count() <= 0;
   if (report.more_to_do) return report;
   MutexLock growth(growth_mu_);
   report.released_bytes = free_complete_fallbacks();
@@ -231,8 +167,8 @@ std::uint64_t Pool::Impl::retry_stuck() {
 std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
   {
     MutexLock lock(mu_);
-    drain_all();
-    complete_work();
+    drain_all(true);
+    pause_to_complete_work(Patience::full);
   }
   // After completed work was looked for, so that one call gives back all that can be.
   MutexLock growth(growth_mu_);
@@ -316,6 +252,7 @@ std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
     }
     tiers_.runs().remove(id);
     arena_->withdraw(mapping);
+    update_run_limit();
     arena_->keep_stuck(stuck);
     if (!stuck.empty()) continue;
     released += mapping.bytes;
@@ -337,7 +274,10 @@ Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
 
 void Pool::Impl::reset_peaks() {
   MutexLock lock(mu_);
-  counted_.peak_requested_bytes = counted_.live_requested_bytes;
+  fold_peaks();
+  rearm_lone_shard();
+  counted_.peak_requested_bytes =
+      static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
   counted_.peak_held_bytes = held_bytes();
   counted_.largest_free_block_at_peak_held_bytes =
       tiers_.runs().largest_ready_units() * internal::kUnitBytes;

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "base/block_record.h"
 #include "stream/ticket_set.h"
 
 namespace gpupool::internal {
@@ -25,22 +24,17 @@ struct alignas(64) Run {
   RunKind kind = RunKind::unused;
   std::uint16_t bin = 0;          // free: of the index
   StreamIndex holder = kAnybody;  // free: which index it stands in
-  // Free: children in the index. Cached block: neighbours in its bin.
+  // Free: children in the index.
   RunId left = 0;
   RunId right = 0;
-  // Cached block: neighbours by age. Unused: `next` is the next of those.
-  RunId previous = 0;
-  RunId next = 0;
+  RunId next = 0;  // unused: the next of those
   union {
     RunId parent = 0;     // free: in the index
     std::uint32_t chunk;  // chunk: which
   };
-  BlockRecord block;  // block: what the caller holds
   TicketSet tickets;  // free: who may still be using it
 
   std::uint64_t end() const noexcept { return start + units; }
-  /// No caller holds this run any more.
-  void forget_block() noexcept { block.use.store(BlockUse::none, std::memory_order_relaxed); }
 };
 static_assert(sizeof(Run) == 128);
 

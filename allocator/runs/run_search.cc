@@ -102,6 +102,14 @@ void RunTable::for_each_pending(Visit visit) const {
   }
 }
 
+bool RunTable::has_of_others(StreamIndex stream) const noexcept {
+  if (!nobodys_.empty()) return true;
+  for (StreamIndex i = 0; i < by_stream_.size(); ++i) {
+    if (i != stream && !by_stream_[i]->index.empty()) return true;
+  }
+  return false;
+}
+
 std::uint64_t RunTable::largest_ready_units() const {
   const RunId id = ready_.last();
   return id == 0 ? 0 : runs_[id].units;

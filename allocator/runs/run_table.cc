@@ -53,11 +53,6 @@ void RunTable::know_stream(StreamIndex stream) {
   by_unit_[run.end() - 1] = entry;
 }
 
-void RunTable::own_all_units(RunId id) {
-  const Run& run = runs_[id];
-  std::fill_n(&by_unit_[run.start], run.units, id);
-}
-
 // The indices of free runs.
 
 [[gnu::always_inline]] inline void RunTable::count_ready(std::uint32_t units, bool added) noexcept {
@@ -221,7 +216,6 @@ void RunTable::cut_off_rest(RunId id, std::uint64_t start) {
 void RunTable::put(RunId id, const TicketSet& tickets) {
   Run& run = runs_[id];
   GPUPOOL_CHECK(run.kind != RunKind::free && run.kind != RunKind::unused);
-  run.forget_block();
   run.tickets = tickets;
   run.tickets.prune(streams_);
   settle(id);
@@ -268,7 +262,6 @@ void RunTable::add(std::uint64_t start, std::uint32_t units) {
 
 void RunTable::remove(RunId id) {
   Run& run = runs_[id];
-  run.forget_block();
   by_unit_[run.start] = 0;
   by_unit_[run.end() - 1] = 0;
   drop(id);

@@ -59,8 +59,6 @@ class RunTable {
   void add(std::uint64_t start, std::uint32_t units);
   /// Forgets a taken run whose units are backed no more.
   void remove(RunId id);
-  /// Makes every unit's table entry say `id`, for runs that are looked into from any unit.
-  void own_all_units(RunId id);
   /// Looks again at runs with tickets after work has become complete.
   void refresh();
 
@@ -92,6 +90,9 @@ class RunTable {
   /// Whether take() would find something.
   bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                 Reach reach) const;
+
+  /// Whether free runs wait for work that is not of `stream` alone.
+  bool has_of_others(StreamIndex stream) const noexcept;
 
   /// Where the arena ends: the free run there is kept for last.
   void set_end(std::uint64_t unit) noexcept { end_ = unit; }

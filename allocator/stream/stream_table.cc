@@ -16,16 +16,6 @@ constexpr std::uint64_t kOwnEpochFrees = 256;
 
 }  // namespace
 
-StreamTable::~StreamTable() {
-  for (const auto& slot : slots_) {
-    for (; slot->size > 0; --slot->size, slot->head = (slot->head + 1) % Slot::kMaxInFlight) {
-      free_events_.push_back(slot->ring[slot->head].event);
-    }
-  }
-  // The driver may be gone at process exit; an event that cannot be destroyed then is no loss.
-  for (EventHandle event : free_events_) static_cast<void>(backend_.destroy_event(event));
-}
-
 StreamState* StreamTable::find(std::uint64_t id) const {
   const auto found = by_id_.find(id);
   return found == by_id_.end() ? nullptr : found->second.get();
@@ -56,6 +46,7 @@ StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   } else {
     index = static_cast<StreamIndex>(slots_.size());
     slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->events.stream = index;
     // So that release() never needs the heap for the way back.
     free_indices_.reserve(slots_.size());
   }
@@ -72,9 +63,9 @@ StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   return by_id_.emplace(id, std::move(state)).first->second.get();
 }
 
-void StreamTable::release(StreamState* state) {
-  close_epoch(state->index_);
-  state->released_ = true;
+std::optional<EpochEnd> StreamTable::release(StreamState* state) {
+  const std::optional<EpochEnd> last = begin_close(state->index_);
+  state->released_.store(true, std::memory_order_release);
   Slot& slot = *slots_[state->index_];
   slot.state = nullptr;
   slot.can_record = false;
@@ -87,6 +78,7 @@ void StreamTable::release(StreamState* state) {
   by_id_.erase(found);
   if (released_.size() > kReleasedKept) released_.pop_front();
   retire_if_complete(state->index_);
+  return last;
 }
 
 bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {
@@ -94,91 +86,64 @@ bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {
     if ((fence.groups & Fence::group_of(i)) == 0) continue;
     const Slot& slot = *slots_[i];
     const std::uint64_t oldest =
-        slot.size > 0 ? slot.ring[slot.head].first_use : slot.open_first_use;
+        slot.closed.empty() ? slot.open_first_use : slot.closed.front().first_use;
     if (oldest != 0 && oldest <= fence.sequence) return false;
   }
   return true;
 }
 
-bool StreamTable::may_record(const Slot& slot) const {
-  if (!slot.can_record || slot.state == nullptr) return false;
-  if (slot.state->raw_ == per_thread_stream() && slot.state->thread_ != thread_serial()) {
-    return false;
-  }
-  // A handle whose stream was destroyed unannounced may be another stream's by now, whose events
-  // say nothing of the former's work.
-  const auto id = backend_.stream_id(slot.state->raw_);
-  if (!id.ok() || id.value() != slot.id) return false;
-  const auto capture = backend_.capture_state(slot.state->raw_);
-  return capture.ok() && capture.value() == CaptureState::none;
+bool StreamTable::needs_event(StreamIndex stream) const noexcept {
+  const Slot& slot = *slots_[stream];
+  return slot.open_first_use != 0 || slot.recorded + 1 < slot.open;
 }
 
-Result<EventHandle> StreamTable::take_event() {
-  if (free_events_.empty()) return backend_.create_event();
-  const EventHandle event = free_events_.back();
-  free_events_.pop_back();
-  return event;
-}
-
-bool StreamTable::close_epoch(StreamIndex stream) {
+std::optional<EpochEnd> StreamTable::begin_close(StreamIndex stream) {
   Slot& slot = *slots_[stream];
-  if (slot.open_first_use == 0) return true;
-  if (!may_record(slot)) return false;
-  if (slot.size == Slot::kMaxInFlight) return extend_newest(slot);
-  const auto event = take_event();
-  if (!event.ok()) return false;
-  if (!backend_.record_event(event.value(), slot.state->raw_).ok()) {
-    free_events_.push_back(event.value());
-    return false;
+  slot.own_frees = 0;
+  if (!slot.can_record || slot.state == nullptr) return std::nullopt;
+  if (slot.state->raw_ == per_thread_stream() && slot.state->thread_ != thread_serial()) {
+    return std::nullopt;
   }
-  slot.ring[(slot.head + slot.size++) % Slot::kMaxInFlight] = {slot.open, slot.open_first_use,
-                                                               event.value()};
-  ++slot.open;
-  slot.open_first_use = 0;
-  ++epochs_closed_;
-  return true;
-}
-
-bool StreamTable::extend_newest(Slot& slot) {
-  InFlight& newest = slot.ring[(slot.head + slot.size - 1) % Slot::kMaxInFlight];
-  if (!backend_.record_event(newest.event, slot.state->raw_).ok()) return false;
-  newest.epoch = slot.open++;
-  slot.open_first_use = 0;
-  ++epochs_closed_;
-  return true;
-}
-
-void StreamTable::note_own_free(StreamIndex stream) {
-  if (++slots_[stream]->own_frees % kOwnEpochFrees == 0) close_epoch(stream);
-}
-
-void StreamTable::close_epochs() {
-  for (StreamIndex i = 0; i < slots_.size(); ++i) close_epoch(i);
-}
-
-std::uint64_t StreamTable::poll() {
-  std::uint64_t completed = 0;
-  for (StreamIndex i = 0; i < slots_.size(); ++i) {
-    Slot& slot = *slots_[i];
-    while (slot.size > 0) {
-      const InFlight& oldest = slot.ring[slot.head];
-      const auto done = backend_.query_event(oldest.event);
-      // An event that cannot be asked counts as unfinished: waiting longer is safe.
-      if (!done.ok() || !done.value()) break;
-      slot.complete = oldest.epoch;
-      free_events_.push_back(oldest.event);
-      slot.head = (slot.head + 1) % Slot::kMaxInFlight;
-      --slot.size;
-      ++completed;
+  if (!needs_event(stream)) return std::nullopt;
+  if (slot.open_first_use != 0) {
+    if (slot.closed.is_full()) {
+      slot.closed.back().epoch = slot.open;
+    } else {
+      slot.closed.push_back({slot.open, slot.open_first_use});
     }
-    if (slot.state == nullptr) retire_if_complete(i);
+    ++slot.open;
+    slot.open_first_use = 0;
   }
-  return completed;
+  return EpochEnd{stream, slot.open - 1, slot.id, slot.state->raw_, &slot.events};
+}
+
+void StreamTable::begin_close_all(std::vector<EpochEnd>& ends) {
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    if (const auto end = begin_close(i)) ends.push_back(*end);
+  }
+}
+
+void StreamTable::end_close(const EpochEnd& end) {
+  if (!end.is_recorded) return;
+  slots_[end.stream]->recorded = end.epoch;
+  ++epochs_closed_;
+}
+
+void StreamTable::complete(Ticket ticket) {
+  Slot& slot = *slots_[ticket.stream];
+  slot.complete = ticket.epoch;
+  ++epochs_completed_;
+  while (!slot.closed.empty() && slot.closed.front().epoch <= ticket.epoch) slot.closed.pop_front();
+  if (slot.state == nullptr) retire_if_complete(ticket.stream);
+}
+
+bool StreamTable::is_own_close_due(StreamIndex stream) const noexcept {
+  return slots_[stream]->own_frees >= kOwnEpochFrees;
 }
 
 void StreamTable::retire_if_complete(StreamIndex stream) {
   Slot& slot = *slots_[stream];
-  if (slot.id == 0 || slot.size > 0 || slot.open_first_use != 0) return;
+  if (slot.id == 0 || !slot.closed.empty() || slot.open_first_use != 0) return;
   slot.id = 0;
   free_indices_.push_back(stream);
 }
@@ -190,32 +155,27 @@ void StreamTable::open_all() {
 }
 
 bool StreamTable::has_unfinished() const noexcept {
-  return std::any_of(slots_.begin(), slots_.end(),
-                     [](const auto& slot) { return slot->size > 0 || slot->open_first_use != 0; });
-}
-
-void StreamTable::synchronize() {
-  close_epochs();
-  for (const auto& slot : slots_) {
-    for (std::size_t i = 0; i < slot->size; ++i) {
-      const auto& in_flight = slot->ring[(slot->head + i) % Slot::kMaxInFlight];
-      if (!backend_.synchronize_event(in_flight.event).ok()) return;
-    }
-  }
-  poll();
+  return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+    return !slot->closed.empty() || slot->open_first_use != 0;
+  });
 }
 
 void StreamTable::check_invariants() const {
   for (const auto& slot : slots_) {
-    GPUPOOL_CHECK(slot->size <= Slot::kMaxInFlight);
+    GPUPOOL_CHECK(slot->complete <= slot->recorded && slot->recorded < slot->open);
     std::uint64_t before = slot->complete;
-    for (std::size_t i = 0; i < slot->size; ++i) {
-      const auto& in_flight = slot->ring[(slot->head + i) % Slot::kMaxInFlight];
-      GPUPOOL_CHECK(in_flight.epoch > before);
-      GPUPOOL_CHECK(in_flight.first_use > 0 && in_flight.first_use <= sequence_);
-      before = in_flight.epoch;
+    for (std::size_t i = 0; i < slot->closed.size(); ++i) {
+      GPUPOOL_CHECK(slot->closed[i].epoch > before);
+      GPUPOOL_CHECK(slot->closed[i].first_use > 0 && slot->closed[i].first_use <= sequence_);
+      before = slot->closed[i].epoch;
     }
     GPUPOOL_CHECK(slot->open == before + 1);
+    before = slot->complete;
+    for (std::size_t i = 0; i < slot->events.ring.size(); ++i) {
+      GPUPOOL_CHECK(slot->events.ring[i].epoch > before);
+      before = slot->events.ring[i].epoch;
+    }
+    GPUPOOL_CHECK(slot->recorded == before);
     GPUPOOL_CHECK(slot->state == nullptr || slot->state->owner_ == this);
   }
 }

@@ -1,31 +1,43 @@
 // The streams that a pool knows, and how far each is known to have come.
 //
-// Frees on a stream fall into its open epoch. Closing an epoch records one event (not one a free);
+// Frees on a stream fall into its open epoch. An epoch is closed with one event (not one a free);
 // when that event is complete, so is every free of that epoch and of all before it.
 //
-//   complete epochs < epochs with an event, oldest first < the open epoch
+//   complete <= recorded < open
+//   up to `complete` all is complete; up to `recorded` an event covers it; between that and `open`
+//   lies what was closed, and no event could be recorded: the stream's next event covers it
+//
+// The driver is not called from here. Closing an epoch is three steps:
+//   begin_close    the open epoch ends: what is freed from now on falls into the next
+//   EpochEvents    records the event, without the pool's lock; it comes after all of that epoch
+//   end_close      the epoch is recorded, or it waits for the next event
+// Were the event recorded first, what is freed between that and the end of the epoch would count
+// as covered, and is not.
 //
 // Rules kept here:
 //   - only its own thread closes an epoch of a per-thread default stream, since an event that
 //     another thread records for it goes to the wrong stream;
-//   - nothing is recorded into a stream that is being captured: its epoch stays open;
-//   - nothing is recorded by a handle that has become another stream's;
+//   - nothing is recorded for a stream that was released or disowned;
 //   - an index is used again only when everything of the old stream is complete.
 //
-// Thread safety: under the pool's lock, but for the identity asked of the driver before it.
-// Cost: an event record a closed epoch, a query for the oldest event of each stream that has one.
+// Thread safety: under the pool's lock; is_known() and what StreamState says from any thread. Only
+// one thread at a time is between begin_close() and end_close(), or between EpochEvents::poll() and
+// complete(): the pool's events_mu_. Cost: O(1), the methods about all streams one step for each.
 #ifndef GPUPOOL_STREAM_STREAM_TABLE_H_
 #define GPUPOOL_STREAM_STREAM_TABLE_H_
 
-#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "gpupool/backend.h"
+#include "base/fixed_ring.h"
+#include "gpupool/stream.h"
+#include "stream/epoch_events.h"
 #include "stream/ticket.h"
 
 namespace gpupool::internal {
@@ -36,7 +48,7 @@ class StreamState {
   StreamIndex index() const noexcept { return index_; }
   std::uint64_t id() const noexcept { return id_; }
   RawStream raw() const noexcept { return raw_; }
-  bool is_released() const noexcept { return released_; }
+  bool is_released() const noexcept { return released_.load(std::memory_order_acquire); }
   const void* owner() const noexcept { return owner_; }
 
  private:
@@ -45,14 +57,13 @@ class StreamState {
   StreamIndex index_ = 0;
   std::uint64_t id_ = 0;
   RawStream raw_ = nullptr;
-  bool released_ = false;
+  std::atomic<bool> released_ = false;
   std::uint64_t thread_ = 0;  // thread_serial() of a per-thread default stream's
 };
 
 class StreamTable {
  public:
-  explicit StreamTable(Backend& backend) : backend_(backend) {}
-  ~StreamTable();
+  StreamTable() = default;
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
@@ -66,10 +77,11 @@ class StreamTable {
   StreamState* adopt(RawStream raw, std::uint64_t id);
   StreamState* find(std::uint64_t id) const;
   bool is_known(const StreamState* state) const noexcept {
-    return state != nullptr && state->owner_ == this && !state->released_;
+    return state != nullptr && state->owner_ == this && !state->is_released();
   }
-  /// Announces the stream's end: closes its epoch; its index is used again once all is complete.
-  void release(StreamState* state);
+  /// Ends the stream. What is to be recorded for it, if anything, while it still exists: the caller
+  /// goes on as after begin_close(). The index is used again once all is complete.
+  std::optional<EpochEnd> release(StreamState* state);
 
   /// A ticket for something freed on `stream` now.
   Ticket ticket(StreamIndex stream) {
@@ -88,20 +100,24 @@ class StreamTable {
   std::uint64_t make_fence() noexcept { return sequence_++; }
   bool is_fence_complete(const Fence& fence) const noexcept;
 
-  /// Closes the open epoch where something was freed in it. False where it has to stay open.
-  bool close_epoch(StreamIndex stream);
-  void close_epochs();
+  /// Whether something was freed on the stream that no event covers.
+  bool needs_event(StreamIndex stream) const noexcept;
+  /// Ends the open epoch where something was freed in it. What is to be recorded; nothing where
+  /// all is covered, or nothing may be recorded.
+  std::optional<EpochEnd> begin_close(StreamIndex stream);
+  /// The same for all streams, added to `ends`.
+  void begin_close_all(std::vector<EpochEnd>& ends);
+  void end_close(const EpochEnd& end);
+  /// The event that closed the ticket's epoch is complete.
+  void complete(Ticket ticket);
   /// Something was freed on a per-thread default stream: its own thread closes the epoch every few
   /// hundred times, since nobody else can.
-  void note_own_free(StreamIndex stream);
-  /// Looks at the oldest events; returns how many epochs are newly complete.
-  std::uint64_t poll();
+  void note_own_free(StreamIndex stream) noexcept { ++slots_[stream]->own_frees; }
+  bool is_own_close_due(StreamIndex stream) const noexcept;
   /// Takes a ticket of every stream, so that what is waited for next is all that they were given.
   void open_all();
   /// True while any stream has an epoch that is not known complete.
   bool has_unfinished() const noexcept;
-  /// Waits for all that was freed so far, for the pool's end. Errors of the driver end the wait.
-  void synchronize();
 
   std::uint64_t id_of(StreamIndex stream) const noexcept {
     return stream < slots_.size() ? slots_[stream]->id : 0;
@@ -109,49 +125,44 @@ class StreamTable {
   std::size_t stream_count() const noexcept { return by_id_.size(); }
   std::size_t index_count() const noexcept { return slots_.size(); }
   std::uint64_t epochs_closed() const noexcept { return epochs_closed_; }
+  std::uint64_t epochs_completed() const noexcept { return epochs_completed_; }
   /// A handle was found to be another stream's than it was.
   void note_mismatch() noexcept { ++mismatches_; }
   std::uint64_t mismatches() const noexcept { return mismatches_; }
+  /// Requires: no thread is between the steps of a close.
   void check_invariants() const;
 
   static constexpr std::size_t kMaxStreams = 65536;
 
  private:
-  struct InFlight {
+  struct ClosedEpoch {
     std::uint64_t epoch = 0;
     std::uint64_t first_use = 0;
-    EventHandle event;
   };
-  /// Epochs of one stream. A ring, since a free must not take memory from the heap.
   struct Slot {
-    static constexpr std::size_t kMaxInFlight = 64;
     std::uint64_t id = 0;
     std::uint64_t complete = 0;
+    std::uint64_t recorded = 0;
     std::uint64_t open = 1;
-    std::uint64_t own_frees = 0;       // counted by note_own_free()
+    std::uint64_t own_frees = 0;       // counted by note_own_free(), since the last close
     std::uint64_t open_first_use = 0;  // sequence number of the first free in it; 0: none
     StreamState* state = nullptr;      // nullptr once released
     bool can_record = true;            // false once its handle may be another stream's
-    std::array<InFlight, kMaxInFlight> ring{};
-    std::size_t head = 0;
-    std::size_t size = 0;
+    // Not known complete, oldest first. A ring, since a free must not take memory from the heap.
+    FixedRing<ClosedEpoch, kMaxClosedEpochs> closed;
+    InFlightEvents events;
   };
 
-  bool may_record(const Slot& slot) const;
   void retire_if_complete(StreamIndex stream);
-  Result<EventHandle> take_event();
-  /// With no room for another event, the newest moves on, and covers the open epoch, too.
-  bool extend_newest(Slot& slot);
 
-  Backend& backend_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<StreamIndex> free_indices_;
-  std::vector<EventHandle> free_events_;
   std::unordered_map<std::uint64_t, std::unique_ptr<StreamState>> by_id_;
   std::unordered_map<RawStream, std::uint64_t> id_by_raw_;
   std::deque<std::unique_ptr<StreamState>> released_;
   std::uint64_t sequence_ = 1;
   std::uint64_t epochs_closed_ = 0;
+  std::uint64_t epochs_completed_ = 0;
   std::uint64_t mismatches_ = 0;
 };
 

@@ -52,7 +52,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"VmmFaults", {kVmm, kAddresses, 500, true, false}, 300},
                     Kind{"CudaMallocFaults", {kSegments, kAddresses, 500, true, false}, 200},
                     Kind{"VmmUnannouncedStreams", {kVmm, kReal, 500, false, true}, 300},
-                    Kind{"Long", {kVmm, kAddresses, 5000, false, false}, 30}),
+                    Kind{"Long", {kVmm, kAddresses, 5000, false, false}, 30},
+                    Kind{"VmmOthers", {kVmm, kReal, 500, false, false, true}, 100},
+                    Kind{"CudaMallocOthers", {kSegments, kReal, 500, false, true, true}, 60},
+                    Kind{"VmmOthersFaults", {kVmm, kAddresses, 500, true, false, true}, 100}),
     [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

@@ -28,6 +28,7 @@ class Mutation:
     after: str
     sources: tuple = ()  # of a header: those that are compiled with it
     tests: str = "All/ListTest.*"
+    more: tuple = ()  # further pairs of before and after, in the same file
 
 
 # Where it is asked whose a free piece is.
@@ -72,13 +73,33 @@ MUTATIONS = (
              "  for (const ExtraUse& use : std::vector<ExtraUse>()) {\n"),
     Mutation("a cache for all streams", "pool/allocate.cc",
              "small_caches_[stream]->take(bin", "small_caches_[0]->take(bin"),
-    Mutation("nobody asks whether work is complete", "stream/stream_table.cc",
+    Mutation("nobody asks whether work is complete", "stream/epoch_events.cc",
              "      if (!done.ok() || !done.value()) break;\n", ""),
     Mutation("an ended stream's index is used again at once", "stream/stream_table.cc",
-             "  if (slot.id == 0 || slot.size > 0 || slot.open_first_use != 0) return;\n",
+             "  if (slot.id == 0 || !slot.closed.empty() || slot.open_first_use != 0) return;\n",
              "  if (slot.id == 0) return;\n"),
-    Mutation("an event by a handle that is another stream's", "stream/stream_table.cc",
-             "  if (!id.ok() || id.value() != slot.id) return false;\n", ""),
+    Mutation("an event by a handle that is another stream's", "stream/epoch_events.cc",
+             "  if (!id.ok() || id.value() != end.stream_id) return false;\n", ""),
+    Mutation("an event covers what was freed while it was recorded", "stream/stream_table.cc",
+             "    ++slot.open;\n    slot.open_first_use = 0;\n  }\n"
+             "  return EpochEnd{stream, slot.open - 1,",
+             "  }\n  return EpochEnd{stream, slot.open,", "All/ListTest.*/VmmOthers",
+             (("  slots_[end.stream]->recorded = end.epoch;\n",
+               "  slots_[end.stream]->recorded = end.epoch;\n"
+               "  slots_[end.stream]->open = end.epoch + 1;\n"
+               "  slots_[end.stream]->open_first_use = 0;\n"),)),
+    Mutation("an epoch without an event counts as complete", "stream/stream_table.cc",
+             "  if (!end.is_recorded) return;\n",
+             "  if (!end.is_recorded) {\n    slots_[end.stream]->recorded = end.epoch;\n"
+             "    return complete({end.stream, end.epoch});\n  }\n"),
+    Mutation("an epoch without an event gets none any more", "stream/stream_table.cc",
+             "  return slot.open_first_use != 0 || slot.recorded + 1 < slot.open;\n",
+             "  return slot.open_first_use != 0;\n"),
+    Mutation("a fence overlooks closed epochs", "stream/stream_table.cc",
+             "slot.closed.empty() ? slot.open_first_use : slot.closed.front().first_use;",
+             "slot.open_first_use;"),
+    Mutation("a stream ends without an event", "stream/stream_table.cc",
+             "  return last;\n", "  return std::nullopt;\n"),
     Mutation("a destroyed stream's cache is its successor's", "pool/deallocate.cc",
              "let_go(former);", "streams_.release(former);"),
     Mutation("trimming takes what is in use", "pool/upkeep.cc",
@@ -104,12 +125,14 @@ def build(mutation, arguments, folder):
     if mutation is not None:
         allocator = arguments.source / "allocator"
         text = (allocator / mutation.path).read_text(encoding="utf-8")
-        if text.count(mutation.before) != 1:
-            raise SystemExit(f"{mutation.name}: {mutation.path} does not have its text once")
+        for before, after in ((mutation.before, mutation.after), *mutation.more):
+            if text.count(before) != 1:
+                raise SystemExit(f"{mutation.name}: {mutation.path} does not have its text once")
+            text = text.replace(before, after)
         # In a folder of the same name, so that a header is found there before the original.
         mutant = folder / mutation.path
         mutant.parent.mkdir()
-        mutant.write_text(text.replace(mutation.before, mutation.after), encoding="utf-8")
+        mutant.write_text(text, encoding="utf-8")
         launcher = [arguments.launcher] if arguments.launcher else []
         for source in [allocator / path for path in mutation.sources] or [mutant]:
             built = folder / f"{source.stem}.o"

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 
@@ -59,7 +60,7 @@ class PoolThreadsTest : public testing::Test {
     options.capacity = capacity;
     options.backing = backing;
     options.misuse_handler = [this](const MisuseReport&) { ++misuses_; };
-    pool_ = Pool::create(device_, options).value();
+    pool_ = Pool::create(backend_, options).value();
   }
 
   void launch(RawStream stream, void* pointer, std::uint64_t bytes, std::uint64_t duration_ns) {
@@ -81,6 +82,8 @@ class PoolThreadsTest : public testing::Test {
 
   // One thread's program: allocates, works, frees or hands on, and frees what is handed to it.
   void run_program(int self, std::chrono::steady_clock::time_point end);
+  /// All programs at once, with a watcher, until the time is over.
+  void run_programs();
   // Of the numbers that must agree in every snapshot, how often they did not.
   void watch(const std::atomic<bool>& is_over);
 
@@ -102,6 +105,7 @@ class PoolThreadsTest : public testing::Test {
   }
 
   SimulatedBackend device_{{.capacity_bytes = std::uint64_t{4} << 30, .charge_costs = false}};
+  FaultyBackend backend_{device_};
   std::unique_ptr<Pool> pool_;
   std::array<Mailbox, kThreads> mailboxes_;
   std::atomic<std::uint64_t> refused_{0};
@@ -166,10 +170,7 @@ void PoolThreadsTest::watch(const std::atomic<bool>& is_over) {
   }
 }
 
-class BackingThreadsTest : public PoolThreadsTest, public testing::WithParamInterface<Backing> {};
-
-TEST_P(BackingThreadsTest, OwnAndOthersStreams) {
-  make_pool(256 * kMiB, GetParam());
+void PoolThreadsTest::run_programs() {
   const auto end = std::chrono::steady_clock::now() + duration();
   std::atomic<bool> is_over{false};
   std::thread watcher([&] { watch(is_over); });
@@ -190,6 +191,34 @@ TEST_P(BackingThreadsTest, OwnAndOthersStreams) {
       EXPECT_TRUE(pool_->deallocate(parcel.pointer, stream));
     }
   }
+}
+
+class BackingThreadsTest : public PoolThreadsTest, public testing::WithParamInterface<Backing> {};
+
+TEST_P(BackingThreadsTest, OwnAndOthersStreams) {
+  make_pool(256 * kMiB, GetParam());
+  run_programs();
+  finish();
+  EXPECT_EQ(device_.object_count(), 0u);
+}
+
+// So that others come in between the steps of a close, and of a look at what is complete.
+TEST_P(BackingThreadsTest, EventsThatTakeLongAndFail) {
+  make_pool(256 * kMiB, GetParam());
+  std::atomic<unsigned> turn{0};
+  for (const BackendCall call : {BackendCall::stream_id, BackendCall::capture_state,
+                                 BackendCall::record_event, BackendCall::query_event}) {
+    backend_.before(call, [&turn] {
+      if (const unsigned now = turn++; now % 3 == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(now % 7 * 20));
+      }
+    });
+  }
+  backend_.fail_at_random(BackendCall::record_event, 0.1, Error::backend_failure);
+  backend_.fail_at_random(BackendCall::query_event, 0.1, Error::backend_failure);
+  backend_.fail_at_random(BackendCall::create_event, 0.1, Error::backend_failure);
+  run_programs();
+  backend_.clear();
   finish();
   EXPECT_EQ(device_.object_count(), 0u);
 }

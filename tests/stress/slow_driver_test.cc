@@ -3,46 +3,18 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/stress/gate.h"
 
 namespace gpupool {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kWarmSizes[] = {512, 64 * 1024 + 1, kMiB};
-
-/// Where a driver call waits until it is let through.
-class Gate {
- public:
-  void pass() {
-    std::unique_lock lock(mutex_);
-    is_reached_ = true;
-    changed_.notify_all();
-    // Bounded, so that a pool that waits for the call fails the test instead of hanging it.
-    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return is_open_; });
-  }
-  bool wait_until_reached() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(20), [this] { return is_reached_; });
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    is_open_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_reached_ = false;
-  bool is_open_ = false;
-};
 
 class SlowDriverTest : public testing::Test {
  protected:

@@ -43,6 +43,7 @@ class Generator {
   Generator(std::uint64_t seed, const GeneratorOptions& options)
       : random_(seed * 0x2545f4914f6cdd1dULL + 1), options_(options) {
     world_.backing = options.backing;
+    world_.lets_others_in = options.with_others;
     world_.memory = options.memory;
     world_.capacity_bytes = random_.pick(std::array{16 * kMiB, 48 * kMiB, 96 * kMiB, 256 * kMiB});
     if (random_.one_in(4)) world_.reserve_bytes = random_.between(1, 8) * 2 * kMiB;

@@ -32,6 +32,8 @@ struct GeneratorOptions {
   bool with_faults = false;
   /// Streams that are known by their handle alone and destroyed without notice.
   bool with_unannounced_streams = false;
+  /// Operations inside of others, where those are in a driver call for an event.
+  bool with_others = false;
 };
 
 Scenario generate(std::uint64_t seed, const GeneratorOptions& options);

@@ -36,6 +36,7 @@ void Allocate::apply(World& world) const {
       alignment <= kDefaultAlignment && allocation_class == AllocationClass::normal;
   const Fit fit = is_plain ? world.pool->would_fit(bytes, at->ref) : Fit::no;
   const StatsV1 before = world.pool->stats();
+  const std::uint64_t others_before = world.others_let_in;
   const bool by_handle = is_raw || !at->is_adopted;
   const auto result = by_handle ? world.pool->allocate(request_of(*this), at->raw)
                                 : world.pool->allocate(request_of(*this), at->ref);
@@ -50,8 +51,8 @@ void Allocate::apply(World& world) const {
   }
   // Where others took memory, growth is tried before the device refuses it; what the pool knows of
   // the device may be old.
-  const bool is_answered =
-      is_plain && at->is_adopted && !by_handle && !world.has_faults && world.taken_by_others == 0;
+  const bool is_answered = is_plain && at->is_adopted && !by_handle && !world.has_faults &&
+                           world.taken_by_others == 0 && world.others_let_in == others_before;
   if (is_answered && fit == Fit::now &&
       (!result.ok() || after.driver_calls != before.driver_calls)) {
     world.fail("would_fit said 'now', and it was not without the driver");

@@ -41,6 +41,7 @@ std::string to_text(const WorldOptions& options) {
       format_size(options.capacity_bytes) + ", reserve " + format_size(options.reserve_bytes) +
       ", " + std::to_string(options.stream_count) + " streams, caches " +
       format_size(options.cache_small_bytes) + " and " + format_size(options.cache_large_bytes);
+  if (options.lets_others_in) text += ", others come in between";
   if (options.failing_call == 0) return text;
   return text + ", call " + std::to_string(options.failing_call) + " fails with " +
          to_string(options.failing_error);
@@ -65,6 +66,7 @@ World::World(const WorldOptions& given)
   pool = std::move(created).value();
   streams_.resize(options.stream_count);
   for (StreamSlot slot = 0; slot < options.stream_count; ++slot) start_stream(slot, true);
+  if (options.lets_others_in) watch_event_calls();
 }
 
 World::~World() = default;
@@ -75,15 +77,18 @@ std::optional<std::string> World::run(const OperationList& list) {
     if (device.object_count() != 0) return "a pool that did not start leaves objects behind";
     return std::nullopt;
   }
-  std::size_t index = 0;
-  for (const Operation& operation : list) {
+  list_ = &list;
+  for (next_ = 0; next_ < list.size();) {
+    const std::size_t index = next_++;
+    const Operation& operation = list[index];
+    outer_ = &operation;
     std::visit([this](const auto& it) { it.apply(*this); }, operation);
+    outer_ = nullptr;
     if (!failure_) check();
     if (failure_) {
       return "after operation " + std::to_string(index) + ", " + to_text(operation) + ": " +
              *failure_;
     }
-    ++index;
   }
   finish();
   if (failure_) return "at the end: " + *failure_;

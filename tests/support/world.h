@@ -37,6 +37,9 @@ struct WorldOptions {
   /// The n-th backend call after the device's start fails, the pool's own start included; 0: none.
   std::uint64_t failing_call = 0;
   Error failing_error = Error::backend_failure;
+  /// While the pool is in a driver call for an event, operations that follow in the list are
+  /// applied, as by another thread.
+  bool lets_others_in = false;
 };
 std::string to_text(const WorldOptions& options);
 
@@ -120,16 +123,26 @@ class World {
   StreamRef released_stream;  // a StreamRef that is no longer valid
   std::uint64_t handled_misuses = 0;
   std::uint64_t taken_by_others = 0;
+  std::uint64_t others_let_in = 0;    // operations that were applied inside of another
   bool has_faults = false;            // some call was made to fail
   bool has_lost_completions = false;  // so that some memory may rightly stay pending for ever
 
  private:
+  // others.cc
+  void watch_event_calls();
+  void let_another_in();
+  bool may_come_in(const Operation& operation);
+
   void check();
   void check_books(const StatsV1& stats);
   void check_events(const StatsV1& stats);
   void check_map(const StatsV1& stats);
   void finish();
   std::string start_fault_;
+
+  const OperationList* list_ = nullptr;
+  std::size_t next_ = 0;              // in the list
+  const Operation* outer_ = nullptr;  // what lets others in
 
   std::vector<Stream> streams_;
   std::map<StreamKey, RawStream> raw_by_key_;

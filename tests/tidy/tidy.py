@@ -136,8 +136,9 @@ def _ladder_problem(tree, path, rung, kind, name):
 
 
 def public_only(tree):
-    """exporter/, tools/ and examples/ know the allocator by its public headers alone."""
-    own = {"exporter": ("exporter/",), "tools": ("tools/", "exporter/"), "examples": ()}
+    """Whatever is not the allocator knows it by its public headers alone."""
+    own = {"exporter": ("exporter/",), "tools": ("tools/", "exporter/", "bench/baselines/"),
+           "bench/baselines": ("bench/baselines/",), "examples": ()}
     for folder, prefixes in own.items():
         for path in tree.under(folder):
             for line, kind, name in cpp_text.includes(tree.text(path)):
@@ -311,10 +312,12 @@ def _orphan_folder(tree, path):
     folder = pathlib.PurePosixPath(path).parent
     above = next(parent for parent in folder.parents
                  if str(parent / "CMakeLists.txt") in tree.paths or str(parent) == ".")
-    name = str(folder.relative_to(above))
-    if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])",
-                     tree.text(str(above / "CMakeLists.txt"))):
-        yield Finding(path, 1, "orphans", f"{above}/CMakeLists.txt does not add {name}")
+    # By the next folder above that has a CMakeLists.txt, or by the root with its whole path.
+    adders = ((above, folder.relative_to(above)), (pathlib.PurePosixPath("."), folder))
+    if not any(re.search(rf"(?<![\w.-]){re.escape(str(name))}(?![\w.-])",
+                         tree.text(str(adder / "CMakeLists.txt"))) for adder, name in adders):
+        yield Finding(path, 1, "orphans",
+                      f"{above}/CMakeLists.txt does not add {folder.relative_to(above)}")
 
 
 # --- documents ------------------------------------------------------------------------------------

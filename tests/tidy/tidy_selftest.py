@@ -114,6 +114,11 @@ class TidyTest(unittest.TestCase):
         self.append("exporter/e.cc", '#include "base/a.h"\n')
         self.assert_finds("public_only", "exporter/e.cc")
 
+    def test_baseline_reaches_inside(self):
+        self.write("bench/baselines/b.cc", '#include "base/a.h"\n')
+        self.append("CMakeLists.txt", "add_library(b bench/baselines/b.cc)\n")
+        self.assert_finds("public_only", "bench/baselines/b.cc")
+
     def test_product_includes_tests(self):
         self.append("allocator/pool/p.cc", "#include <tests/support/model.h>\n")
         found = tidy.findings(self.root)
@@ -223,6 +228,11 @@ class TidyTest(unittest.TestCase):
     def test_orphan_folder(self):
         self.write("tests/stress/CMakeLists.txt", "")
         self.assert_finds("orphans", "tests/stress/CMakeLists.txt")
+
+    def test_folder_that_the_root_adds(self):
+        self.write("tests/unit/deep/CMakeLists.txt", "")
+        self.append("CMakeLists.txt", "add_subdirectory(tests/unit/deep)\n")
+        self.assertEqual(tidy.findings(self.root), [])
 
     def test_dead_link(self):
         self.append("docs/guide.md", "[x](missing.md) [y](https://example.org/z) [z](#top)\n")

@@ -25,6 +25,15 @@ KEYS = ["trace", "pass", "operations", "failed", "ns_per_op", "trace_seconds", "
         "fallbacks", "driver_calls", "driver_seconds", "driver_wait_seconds",
         "peak_requested_bytes", "peak_held_bytes", "largest_free_block_bytes",
         "smallest_capacity_bytes"]
+SYSTEMS = ["gpupool", "driver", "free-list", "buddy", "size-classes"]
+COMPARE_KEYS = ["trace", "system", "operations", "failed", "ns_per_op", "ns_per_op_cold",
+                "ns_per_op_with_driver", "driver_calls_cold", "driver_calls_warm",
+                "driver_seconds_cold", "driver_seconds_warm", "peak_requested_bytes",
+                "peak_held_bytes"]
+CLASSIC_KEYS = ["system", "pass", "blocks", "block_bytes", "failed", "ns_per_allocate",
+                "ns_per_free", "driver_calls_allocate", "driver_calls_free",
+                "driver_seconds_allocate", "driver_seconds_free", "total_seconds",
+                "peak_requested_bytes", "peak_held_bytes"]
 CSV = "id,lower,upper,size\n"
 
 
@@ -154,7 +163,7 @@ class BadUsage(Case):
         version = run("--version")
         self.assertEqual(version.returncode, 0)
         self.assertRegex(version.stdout.decode(), r"^gpupool \d+\.\d+\.\d+ ")
-        for arguments in (["--help"], ["replay", "--help"]):
+        for arguments in (["--help"], ["replay", "--help"], ["compare", "--help"]):
             result = run(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, b""))
             self.assertIn(b"Usage: gpupool", result.stdout)
@@ -286,6 +295,103 @@ class Replay(Case):
         self.assertLessEqual(max(map(len, lines)), 120)
         self.assertEqual(len([line for line in lines if line.startswith("fsdp_streams-s1")]), 2)
         self.assertIn("33 929", text)
+
+
+class Compare(Case):
+    def compare(self, *arguments):
+        """The object that --json prints, stdout clean of anything else."""
+        result = run("compare", "--passes", "2", "--json", *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return json.loads(result.stdout)
+
+    def small(self):
+        lines = [f"a {n} {4096 << n % 12} {n % 3} 100\n" for n in range(48)]
+        return self.write("small.trace", "".join(lines + [f"f {n} 100\n" for n in range(47)]))
+
+    def test_json_has_exactly_the_keys_of_the_contract(self):
+        path = self.small()
+        found = self.compare("--capacity", "20GiB", path, FSDP)
+        self.assertEqual(list(found), ["device", "capacity_bytes", "passes", "classic", "traces"])
+        self.assertEqual((found["device"], found["capacity_bytes"], found["passes"]),
+                         ("simulated", 20 << 30, 2))
+        self.assertEqual([list(row) for row in found["classic"]], [CLASSIC_KEYS] * 10)
+        self.assertEqual([(row["system"], row["pass"]) for row in found["classic"]],
+                         [(name, when) for name in SYSTEMS for when in ("cold", "warm")])
+        self.assertEqual([list(row) for row in found["traces"]], [COMPARE_KEYS] * 10)
+        self.assertEqual([(row["trace"], row["system"]) for row in found["traces"]],
+                         [(trace, name) for trace in (str(path), FSDP) for name in SYSTEMS])
+
+    def test_ours_is_what_replay_measures(self):
+        ours = self.compare("--only", "gpupool", FSDP)["traces"][0]
+        cold, warm = self.replay("--passes", "2", FSDP)
+        for row, when in ((cold, "cold"), (warm, "warm")):
+            self.assertEqual(ours[f"driver_calls_{when}"], row["driver_calls"])
+            self.assertAlmostEqual(ours[f"driver_seconds_{when}"], row["driver_seconds"])
+        self.assertEqual(ours["operations"], cold["operations"])
+        self.assertEqual(ours["peak_requested_bytes"], model_peak(FSDP, False))
+        self.assertEqual(ours["peak_held_bytes"], max(cold["peak_held_bytes"],
+                                                      warm["peak_held_bytes"]))
+
+    def test_what_the_driver_alone_costs(self):
+        rows = self.compare("--only", "driver,gpupool", FSDP)["traces"]
+        self.assertEqual([row["system"] for row in rows], ["gpupool", "driver"])
+        ours, driver = rows
+        self.assertEqual(driver["driver_calls_warm"], driver["operations"])
+        self.assertGreater(driver["ns_per_op_with_driver"], 35000)
+        self.assertEqual(ours["driver_calls_warm"], 0)
+        self.assertEqual(ours["ns_per_op_with_driver"], ours["ns_per_op"])
+
+    def test_without_a_trace_the_samples_are_played(self):
+        found = self.compare("--only", "buddy", "--only", "buddy")
+        self.assertEqual([os.path.basename(row["trace"]) for row in found["traces"]],
+                         [os.path.basename(path) for path in (FSDP, RESNET)])
+        self.assertEqual(len(found["classic"]), 2)
+
+    def test_what_cannot_be_served_is_data(self):
+        found = self.compare("--capacity", "64MiB", self.small())
+        for row in found["classic"]:
+            self.assertGreaterEqual(row["failed"], 10000 - 64)
+            self.assertLess(row["failed"], 10000)
+        for row in found["traces"]:
+            self.assertLessEqual(row["peak_held_bytes"], 64 << 20)
+
+    def test_table(self):
+        path = self.small()
+        result = run("compare", "--passes", "2", path, self.write("t.csv", CSV + "0,1,2,3000\n"))
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        text = result.stdout.decode()
+        lines = text.splitlines()
+        self.assertNotIn("\033", text)
+        self.assertLessEqual(max(map(len, lines)), 100)
+        for name in SYSTEMS:
+            mark = r"\* " if name == "gpupool" else "  "
+            self.assertEqual(len(re.findall(rf"(?m)^{mark}{name} ", text)), 4, name)
+        self.assertIn("small: 95 operations, ", text)
+        self.assertIn("t: 2 operations, 2.93 KiB requested at the peak", text)
+        self.assertEqual([line for line in lines if line != line.rstrip()], [])
+
+    def test_bad_input_is_refused_as_by_replay(self):
+        bad = self.write("bad", "a 0 1 0\n")
+        for form in ([], ["--json"]):
+            self.expect_refused(run("compare", *form, FSDP, bad), f"{bad}:1: ")
+        for path in (self.folder / "missing", self.folder, PROGRAM, self.write("empty", b"")):
+            with self.subTest(path=str(path)):
+                replay = run("replay", "--device", "sim", path)
+                compare = run("compare", path)
+                self.expect_refused(compare, f"{path}:")
+                self.assertEqual(compare.stderr, replay.stderr)
+
+    def test_bad_options_are_refused(self):
+        cases = [
+            (["--only", "slab"], "'slab' is no system; there are: " + ", ".join(SYSTEMS)),
+            (["--only", "buddy,slab"], "'slab'"), (["--only", ""], "'' is no system"),
+            (["--passes", "1"], "from 2 to"), (["--passes", "-1"], "whole decimal"),
+            (["--capacity", "1MiB"], "from 2MiB to 1TiB"), (["--capacity", "2TiB"], "to 1TiB"),
+            (["--capacity", "8gib"], "8GiB"), (["--device", "cuda"], "--device"),
+        ]
+        for arguments, reason in cases:
+            with self.subTest(arguments=arguments):
+                self.expect_refused(run("compare", *arguments, FSDP), reason)
 
 
 class Terminals(Case):

@@ -45,6 +45,23 @@ TEST(Table, AlignsColumnsAndSetsHeadingsAtTheBottom) {
             "longer   1 234    0\n");
 }
 
+TEST(Table, NamesGroupsInTheirMiddleAndPutsLinesAcross) {
+  Table table(
+      {{"name", true}, {"cold", false, true, "driver ms"}, {"warm", false}, {"held", false, true}});
+  table.add_line({"a line that no column is made wider for"});
+  table.add_row({{"a"}, {"1.5"}, {"1 234.5"}, {"1"}});
+  table.add_line({});
+  table.add_row({{"b"}, {"1.5"}, {"0.5"}, {"2"}});
+  EXPECT_EQ(table.render(Terminal()),
+            "       driver ms\n"
+            "name  cold    warm  held\n"
+            "----  ------------  ----\n"
+            "a line that no column is made wider for\n"
+            "a      1.5 1 234.5     1\n"
+            "\n"
+            "b      1.5     0.5     2\n");
+}
+
 TEST(Table, HasColourOnlyWhereTheTerminalHas) {
   Table table({{"n", true, false}});
   table.add_row({{"bad", Style::red}});

@@ -6,6 +6,7 @@
 #include "gpupool/simulated_backend.h"
 #include "pool/fallbacks.h"
 #include "pool/peak_window.h"
+#include "tests/unit/epochs.h"
 
 namespace gpupool::internal {
 namespace {
@@ -76,7 +77,7 @@ class FallbacksTest : public testing::Test {
   }
 
   SimulatedBackend device_;
-  StreamTable streams_;
+  Epochs streams_;
   RawStream raw_;
   StreamIndex index_ = 0;
   Fallbacks fallbacks_;

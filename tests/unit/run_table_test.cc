@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/unit/epochs.h"
 
 namespace gpupool::internal {
 namespace {
@@ -50,7 +51,7 @@ class RunTableTest : public testing::Test {
   }
 
   SimulatedBackend device_;
-  StreamTable streams_;
+  Epochs streams_;
   RunTable runs_;
   std::vector<RawStream> raw_;
 };

@@ -7,6 +7,7 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/simulated_backend.h"
 #include "stream/ticket_set.h"
+#include "tests/unit/epochs.h"
 
 namespace gpupool::internal {
 namespace {
@@ -28,7 +29,7 @@ class StreamTableTest : public testing::Test {
 
   SimulatedBackend device_;
   FaultyBackend faulty_{device_};
-  StreamTable streams_{faulty_};
+  Epochs streams_{faulty_};
 };
 
 TEST_F(StreamTableTest, TheSameStreamIsOneState) {
@@ -39,7 +40,7 @@ TEST_F(StreamTableTest, TheSameStreamIsOneState) {
   EXPECT_EQ(streams_.stream_count(), 1u);
   EXPECT_TRUE(streams_.is_known(state));
   EXPECT_FALSE(streams_.is_known(nullptr));
-  StreamTable other(device_);
+  StreamTable other;
   EXPECT_FALSE(other.is_known(state));
 }
 
@@ -174,13 +175,116 @@ TEST_F(StreamTableTest, AFailedRecordKeepsTheEpochOpen) {
   EXPECT_TRUE(streams_.is_complete(ticket));
 }
 
+TEST_F(StreamTableTest, WhatIsFreedWhileAnEpochIsClosedFallsIntoTheNext) {
+  StreamState* state = adopt_new();
+  const Ticket before = streams_.ticket(state->index());
+  auto end = streams_.begin_close(state->index());
+  ASSERT_TRUE(end.has_value());
+  const Ticket meanwhile = streams_.ticket(state->index());
+  streams_.events().record(*end);
+  work_on(state->raw());  // by whoever freed; the event does not come after it
+  const Ticket after = streams_.ticket(state->index());
+  streams_.end_close(*end);
+  EXPECT_EQ(streams_.poll(), 1u);
+  EXPECT_TRUE(streams_.is_complete(before));
+  EXPECT_FALSE(streams_.is_complete(meanwhile));
+  EXPECT_FALSE(streams_.is_complete(after));
+  EXPECT_TRUE(streams_.close_epoch(state->index()));
+  device_.complete_all();
+  EXPECT_EQ(streams_.poll(), 1u);
+  EXPECT_TRUE(streams_.is_complete(after));
+}
+
+TEST_F(StreamTableTest, TheNextEventCoversAnEpochThatHasNone) {
+  StreamState* state = adopt_new();
+  work_on(state->raw());
+  const Ticket first = streams_.ticket(state->index());
+  faulty_.fail_nth(BackendCall::record_event, 1, Error::backend_failure);
+  EXPECT_FALSE(streams_.close_epoch(state->index()));
+  streams_.check_invariants();
+  EXPECT_EQ(streams_.epochs_closed(), 0u);
+  work_on(state->raw());
+  const Ticket second = streams_.ticket(state->index());
+  EXPECT_TRUE(streams_.close_epoch(state->index()));
+  EXPECT_EQ(streams_.epochs_closed(), 1u);
+  EXPECT_TRUE(device_.complete_next(state->raw()));
+  EXPECT_EQ(streams_.poll(), 0u);
+  EXPECT_FALSE(streams_.is_complete(first));  // safe, if later than it could be
+  device_.complete_all();
+  EXPECT_EQ(streams_.poll(), 1u);
+  EXPECT_TRUE(streams_.is_complete(first));
+  EXPECT_TRUE(streams_.is_complete(second));
+  EXPECT_FALSE(streams_.has_unfinished());
+}
+
+TEST_F(StreamTableTest, AnEpochWithoutAnEventIsClosedAgainAlthoughNothingIsFreed) {
+  StreamState* state = adopt_new();
+  const Ticket ticket = streams_.ticket(state->index());
+  for (int i = 0; i < 100; ++i) {
+    faulty_.fail_nth(BackendCall::record_event, 1, Error::backend_failure);
+    EXPECT_FALSE(streams_.close_epoch(state->index()));
+  }
+  EXPECT_TRUE(streams_.close_epoch(state->index()));
+  EXPECT_EQ(faulty_.call_count(BackendCall::create_event), 1u);  // what failed is used again
+  streams_.poll();
+  EXPECT_TRUE(streams_.is_complete(ticket));
+  EXPECT_FALSE(streams_.needs_event(state->index()));
+}
+
+TEST_F(StreamTableTest, AFenceCoversAnEpochThatHasNoEvent) {
+  StreamState* state = adopt_new();
+  work_on(state->raw());
+  streams_.ticket(state->index());
+  const Fence fence{streams_.make_fence(), Fence::group_of(state->index())};
+  // More epochs than are told apart, the first of them the one that counts.
+  for (std::size_t i = 0; i < 2 * kMaxClosedEpochs; ++i) {
+    faulty_.fail_nth(BackendCall::record_event, 1, Error::backend_failure);
+    EXPECT_FALSE(streams_.close_epoch(state->index()));
+    streams_.ticket(state->index());
+    streams_.check_invariants();
+    EXPECT_FALSE(streams_.is_fence_complete(fence));
+  }
+  EXPECT_TRUE(streams_.close_epoch(state->index()));
+  EXPECT_EQ(streams_.poll(), 0u);
+  EXPECT_FALSE(streams_.is_fence_complete(fence));
+  device_.complete_all();
+  EXPECT_EQ(streams_.poll(), 1u);
+  EXPECT_TRUE(streams_.is_fence_complete(fence));
+}
+
+TEST_F(StreamTableTest, AnIndexIsNotUsedAgainWhileItsLastEventIsBeingRecorded) {
+  StreamState* state = adopt_new();
+  const StreamIndex index = state->index();
+  streams_.ticket(index);
+  auto end = streams_.release(state);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_NE(adopt_new()->index(), index);
+  streams_.events().record(*end);
+  streams_.end_close(*end);
+  EXPECT_NE(adopt_new()->index(), index);
+  streams_.poll();
+  EXPECT_EQ(adopt_new()->index(), index);
+}
+
+TEST_F(StreamTableTest, FreesOnAThreadsOwnStreamMakeItsCloseDue) {
+  const StreamState* state = adopt(per_thread_stream());
+  for (int i = 0; i < 255; ++i) streams_.note_own_free(state->index());
+  EXPECT_FALSE(streams_.is_own_close_due(state->index()));
+  streams_.note_own_free(state->index());
+  EXPECT_TRUE(streams_.is_own_close_due(state->index()));
+  streams_.note_own_free(state->index());
+  EXPECT_TRUE(streams_.is_own_close_due(state->index()));  // until it was tried
+  EXPECT_FALSE(streams_.begin_close(state->index()).has_value());
+  EXPECT_FALSE(streams_.is_own_close_due(state->index()));
+}
+
 TEST_F(StreamTableTest, AReleasedReferenceIsNoticed) {
   StreamState* state = adopt_new();
-  streams_.release(state);
+  streams_.end_stream(state);
   EXPECT_FALSE(streams_.is_known(state));
   EXPECT_TRUE(state->is_released());
   EXPECT_EQ(streams_.stream_count(), 0u);
-  for (int i = 0; i < 100; ++i) streams_.release(adopt_new());
+  for (int i = 0; i < 100; ++i) streams_.end_stream(adopt_new());
   EXPECT_FALSE(streams_.is_known(state));
 }
 
@@ -190,7 +294,7 @@ TEST_F(StreamTableTest, AnIndexIsUsedAgainWhenAllIsComplete) {
   const RawStream raw = first->raw();
   work_on(raw);
   const Ticket ticket = streams_.ticket(index);
-  streams_.release(first);
+  streams_.end_stream(first);
   device_.destroy_stream(raw);
   EXPECT_NE(adopt_new()->index(), index);
   streams_.poll();
@@ -216,7 +320,7 @@ TEST_F(StreamTableTest, AHandleThatCameBackIsAnotherStream) {
   EXPECT_EQ(streams_.disown(raw, former->id()), nullptr);
   EXPECT_EQ(streams_.disown(raw, id), former);
   EXPECT_EQ(streams_.mismatches(), 1u);
-  streams_.release(former);
+  streams_.end_stream(former);
   StreamState* next = streams_.adopt(raw, id);
   EXPECT_NE(next->index(), ticket.stream);
   streams_.close_epochs();
@@ -235,7 +339,7 @@ TEST_F(StreamTableTest, EpochsCloseAlthoughAllEventsAreInFlight) {
     streams_.check_invariants();
   }
   EXPECT_LE(faulty_.call_count(BackendCall::create_event), 64u);
-  streams_.release(state);  // nothing may be left that no event covers
+  streams_.end_stream(state);  // nothing may be left that no event covers
   for (int i = 0; i < 200; ++i) {
     const auto at = static_cast<std::size_t>(i);
     EXPECT_FALSE(streams_.is_complete(tickets[at]));
@@ -259,7 +363,7 @@ TEST_F(StreamTableTest, SynchronizeWaitsForTimedWork) {
 
 TEST_F(StreamTableTest, ATableGivesItsEventsBack) {
   {
-    StreamTable table(device_);
+    Epochs table(device_);
     const RawStream raw = device_.create_stream();
     const StreamState* state = table.adopt(raw, device_.stream_id(raw).value());
     for (int i = 0; i < 3; ++i) {

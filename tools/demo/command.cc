@@ -11,12 +11,12 @@
 #include "gpupool/pool.h"
 #include "tools/check_config/config_file.h"
 #include "tools/demo/player.h"
-#include "tools/demo/sample_data.h"
 #include "tools/demo/status_line.h"
 #include "tools/demo/stop_signal.h"
 #include "tools/device/device.h"
 #include "tools/device/misuse_log.h"
 #include "tools/terminal/units.h"
+#include "tools/trace/sample_traces.h"
 
 namespace gpupool::tools {
 namespace {
@@ -38,7 +38,9 @@ Result<std::vector<Trace>, Status> load_traces(const Command& command) {
   std::vector<std::string> paths = {command.trace_path};
   if (command.trace_path.empty()) {
     auto samples = find_sample_traces();
-    if (!samples.ok()) return samples.error();
+    if (!samples.ok()) {
+      return Status{samples.error().code, samples.error().message + "; give --trace FILE"};
+    }
     paths = std::move(samples).value();
   }
   std::vector<Trace> traces;

@@ -7,16 +7,21 @@
 #include "tools/terminal/units.h"
 
 namespace gpupool::tools {
-namespace {
 
-Device make_simulated(SimulatedTime time) {
-  SimulatedDeviceOptions options;
-  options.time = time;
+Device make_simulated_device(SimulatedDeviceOptions options) {
   auto backend = std::make_unique<SimulatedBackend>(std::move(options));
   Device device;
   device.simulated = backend.get();
   device.backend = std::move(backend);
   return device;
+}
+
+namespace {
+
+Device make_simulated(SimulatedTime time) {
+  SimulatedDeviceOptions options;
+  options.time = time;
+  return make_simulated_device(std::move(options));
 }
 
 }  // namespace
@@ -37,6 +42,12 @@ Result<Device, Status> open_device(DeviceChoice choice, SimulatedTime time) {
   device.notice = "no GPU: using the simulated device (" + human_bytes(capacity) +
                   "): " + opened.error().message;
   return device;
+}
+
+std::string find_violation(const Device& device) {
+  if (device.simulated == nullptr || device.simulated->violation_count() == 0) return {};
+  return "the simulated device refused " + std::to_string(device.simulated->violation_count()) +
+         " operations: " + device.simulated->last_violation();
 }
 
 Result<std::unique_ptr<DeviceStreams>, Status> DeviceStreams::create(

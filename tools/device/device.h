@@ -25,8 +25,14 @@ struct Device {
   std::string notice;
 };
 
+/// A simulated device as `options` say.
+Device make_simulated_device(SimulatedDeviceOptions options);
+
 /// Opens GPU 0 or the simulated device; `automatic` takes the latter where there is no GPU.
 Result<Device, Status> open_device(DeviceChoice choice, SimulatedTime time);
+
+/// What a simulated device refused to do, which is a fault of ours; empty where nothing.
+std::string find_violation(const Device& device);
 
 /// The driver's streams for the streams of a trace: number 0 is the default stream, every other
 /// number a stream of its own. Ends them; the device outlives this.

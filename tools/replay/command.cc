@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "tools/replay/load_traces.h"
 #include "tools/replay/replay.h"
 #include "tools/replay/report.h"
 #include "tools/terminal/progress_bar.h"
@@ -48,18 +49,6 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name,
   return app.add_option_function<std::string>(name, take, help)->type_name(words);
 }
 
-Result<std::vector<Trace>, Status> load_all(const std::vector<std::string>& paths) {
-  ProgressBar bar(stderr, paths.size());
-  std::vector<Trace> traces;
-  for (const std::string& path : paths) {
-    bar.update("reading " + path, traces.size());
-    Result<Trace, Status> trace = load_trace(path);
-    if (!trace.ok()) return trace.error();
-    traces.push_back(std::move(trace).value());
-  }
-  return traces;
-}
-
 Result<std::vector<PassResult>, ReplayFailure> play_all(const std::vector<Trace>& traces,
                                                         Replayer& replayer, std::uint64_t passes) {
   std::uint64_t total = 0;
@@ -88,7 +77,7 @@ ExitCode run(const Command& command) {
     return ExitCode::usage;
   }
   options.runtime.slack = command.slack_percent / 100;
-  const Result<std::vector<Trace>, Status> traces = load_all(command.paths);
+  const Result<std::vector<Trace>, Status> traces = load_traces(command.paths);
   if (!traces.ok()) {
     print_error(traces.error().message);
     return ExitCode::usage;

@@ -1,6 +1,5 @@
 #include "tools/replay/replay.h"
 
-#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -8,21 +7,13 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "tools/device/misuse_log.h"
+#include "tools/replay/loop.h"
 #include "tools/replay/plan.h"
 
 namespace gpupool::tools {
 namespace {
 
 constexpr double kSecondsPerNs = 1e-9;
-
-/// By slot: the stream of the last block that is allocated there, so of what a pass leaves.
-std::vector<std::uint16_t> last_streams(const std::vector<Step>& steps, std::uint32_t slot_count) {
-  std::vector<std::uint16_t> streams(slot_count, 0);
-  for (const Step& step : steps) {
-    if (step.kind == StepKind::allocate) streams[step.slot] = step.stream;
-  }
-  return streams;
-}
 
 /// The device, the pool and what goes with them, for one trace. Ends in the reverse order.
 class Session {
@@ -47,7 +38,25 @@ class Session {
   std::string find_fault() const;
 
  private:
-  explicit Session(const std::vector<Step>& steps) : steps_(steps) {}
+  /// What the loop plays through: the pool, no call in between.
+  struct Played {
+    Pool& pool;
+    const StreamRef* streams;
+    Session& session;
+
+    Result<void*> allocate(std::uint64_t bytes, std::uint16_t stream) {
+      return pool.allocate(bytes, streams[stream]);
+    }
+    bool deallocate(void* pointer, std::uint16_t stream) {
+      return pool.deallocate(pointer, streams[stream]);
+    }
+    void pass_time(std::uint64_t ns) {
+      session.advance(ns);
+      pool.maintain();
+    }
+  };
+
+  Session(const std::vector<Step>& steps, std::uint32_t slot_count) : loop_(steps, slot_count) {}
   Result<void, Status> open_pool(const ReplayOptions& options);
   void advance(std::uint64_t ns) {
     if (device_.simulated != nullptr) {
@@ -58,22 +67,22 @@ class Session {
   }
   void inject_faults(double probability);
 
-  const std::vector<Step>& steps_;
+  Played played() { return {*pool_, streams_.data(), *this}; }
+
+  Loop loop_;
   Device device_;
   VirtualClock clock_;  // of the pool, on a GPU, whose own clock is real time
   std::unique_ptr<FaultyBackend> faulty_;
   std::unique_ptr<DeviceStreams> raw_streams_;
   std::unique_ptr<Pool> pool_;
   std::vector<StreamRef> streams_;
-  std::vector<void*> pointers_;  // by slot; nullptr where nothing is live
-  std::vector<std::uint16_t> last_streams_;
   std::uint64_t refused_frees_ = 0;
 };
 
 Result<std::unique_ptr<Session>, Status> Session::open(const Trace& trace,
                                                        const std::vector<Step>& steps,
                                                        const ReplayOptions& options) {
-  std::unique_ptr<Session> session(new Session(steps));
+  std::unique_ptr<Session> session(new Session(steps, trace.slot_count));
   Result<Device, Status> device = open_device(options.device, SimulatedTime::virtual_time);
   if (!device.ok()) return device.error();
   session->device_ = std::move(device).value();
@@ -81,8 +90,6 @@ Result<std::unique_ptr<Session>, Status> Session::open(const Trace& trace,
   if (!raw_streams.ok()) return raw_streams.error();
   session->raw_streams_ = std::move(raw_streams).value();
   if (const auto opened = session->open_pool(options); !opened.ok()) return opened.error();
-  session->pointers_.assign(trace.slot_count, nullptr);
-  session->last_streams_ = last_streams(steps, trace.slot_count);
   // Only now, so that the faults hit the replay and not the pool's start.
   session->inject_faults(options.fault_probability);
   return session;
@@ -125,41 +132,17 @@ void Session::inject_faults(double probability) {
 
 PassResult Session::play(std::uint64_t operations) {
   Pool& pool = *pool_;
-  void** const pointers = pointers_.data();
-  const StreamRef* const streams = streams_.data();
-  std::uint64_t failed = 0;
-  std::uint64_t refused = 0;
-
+  Played system = played();
   pool.reset_peaks();
   const StatsV1 before = pool.stats();
-  const auto start = std::chrono::steady_clock::now();
-  for (const Step& step : steps_) {
-    switch (step.kind) {
-      case StepKind::allocate: {
-        const Result<void*> block = pool.allocate(step.amount, streams[step.stream]);
-        pointers[step.slot] = block.value();
-        if (!block.ok()) ++failed;
-        break;
-      }
-      case StepKind::free:
-        if (!pool.deallocate(pointers[step.slot], streams[step.stream])) ++refused;
-        pointers[step.slot] = nullptr;
-        break;
-      case StepKind::maintain:
-        advance(step.amount);
-        pool.maintain();
-        break;
-    }
-  }
-  const auto end = std::chrono::steady_clock::now();
+  const LoopResult loop = loop_.play(system);
   const StatsV1 after = pool.stats();
 
-  refused_frees_ += refused;
+  refused_frees_ += loop.refused_frees;
   PassResult result;
   result.operations = operations;
-  result.failed = failed;
-  result.ns_per_op = std::chrono::duration<double, std::nano>(end - start).count() /
-                     static_cast<double>(operations);
+  result.failed = loop.failed;
+  result.ns_per_op = loop.ns / static_cast<double>(operations);
   result.hits = after.hits - before.hits;
   result.misses = after.misses - before.misses;
   result.fallbacks = after.fallbacks - before.fallbacks;
@@ -174,11 +157,8 @@ PassResult Session::play(std::uint64_t operations) {
 }
 
 void Session::end_pass() {
-  for (std::size_t slot = 0; slot < pointers_.size(); ++slot) {
-    if (pointers_[slot] == nullptr) continue;
-    if (!pool_->deallocate(pointers_[slot], streams_[last_streams_[slot]])) ++refused_frees_;
-    pointers_[slot] = nullptr;
-  }
+  Played system = played();
+  refused_frees_ += loop_.free_rest(system);
   pool_->drain_caches();
 }
 
@@ -186,11 +166,7 @@ std::string Session::find_fault() const {
   if (refused_frees_ != 0) {
     return "the pool refused " + std::to_string(refused_frees_) + " frees of its own blocks";
   }
-  if (device_.simulated != nullptr && device_.simulated->violation_count() != 0) {
-    return "the simulated device refused " + std::to_string(device_.simulated->violation_count()) +
-           " operations: " + device_.simulated->last_violation();
-  }
-  return {};
+  return find_violation(device_);
 }
 
 }  // namespace

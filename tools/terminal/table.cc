@@ -48,9 +48,33 @@ std::vector<std::size_t> Table::widths() const {
     for (const std::string& line : lines_of(columns_[i].heading)) {
       result[i] = std::max(result[i], line.size());
     }
-    for (const auto& row : rows_) result[i] = std::max(result[i], row[i].text.size());
+    for (const auto& row : rows_) {
+      if (row.size() == 1) continue;
+      result[i] = std::max(result[i], row[i].text.size());
+    }
   }
   return result;
+}
+
+/// Names of groups; empty where no group has one.
+std::string Table::group_line(const std::vector<std::size_t>& width,
+                              const Terminal& terminal) const {
+  std::string line;
+  bool is_named = false;
+  for (std::size_t i = 0; i < columns_.size();) {
+    line.append(gap_before(columns_, i), ' ');
+    const std::string& name = columns_[i].group;
+    std::size_t room = width[i];
+    for (++i; i < columns_.size() && !columns_[i].starts_group; ++i) {
+      room += gap_before(columns_, i) + width[i];
+    }
+    const std::size_t rest = room - std::min(room, name.size());
+    line.append(rest / 2, ' ');
+    line += terminal.styled(name, Style::bold);
+    line.append(rest - rest / 2, ' ');
+    is_named = is_named || !name.empty();
+  }
+  return is_named ? line : std::string();
 }
 
 std::string Table::render(const Terminal& terminal) const {
@@ -63,6 +87,8 @@ std::string Table::render(const Terminal& terminal) const {
   }
 
   std::string text;
+  if (std::string line = group_line(width, terminal); !line.empty())
+    end_line(text, std::move(line));
   for (std::size_t n = 0; n < heading_lines; ++n) {
     std::string line;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -80,6 +106,10 @@ std::string Table::render(const Terminal& terminal) const {
   }
   end_line(text, terminal.styled(rule, Style::dim));
   for (const auto& row : rows_) {
+    if (row.size() == 1) {
+      text += terminal.styled(row[0].text, row[0].style) + "\n";
+      continue;
+    }
     std::string line;
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       line.append(gap_before(columns_, i), ' ');

@@ -219,7 +219,7 @@ struct StatsV1 {
   std::uint64_t slabs = 0;
   std::uint64_t segments = 0;  // physical handles or cudaMalloc segments
   std::uint64_t streams = 0;
-  std::uint64_t thread_caches = 0;
+  std::uint64_t thread_caches = 0;  // one for each thread and stream that it has used
 
   // Movement.
   std::uint64_t pages_mapped = 0;
@@ -252,7 +252,9 @@ struct StatsV1 {
   std::uint8_t recycling = 0;
   std::uint8_t policy = 0;
   std::uint8_t backing = 0;
-  std::uint8_t padding = 0;
+  /// 1: other threads claim a cache by membarrier(2); 0: the system refuses that, and each hit pays
+  /// for a locked exchange instead.
+  std::uint8_t has_asymmetric_claims = 0;
   double slack = 0;
   double threshold_fragmentation_ratio = 0;
   std::uint64_t threshold_required_block_bytes = 0;

@@ -1,0 +1,113 @@
+#include "cache/run_bins.h"
+
+#include <bit>
+
+namespace gpupool::internal {
+
+void RunBins::start() {
+  for (Slot& slot : slots_) {
+    slot.head.set(0);
+    slot.units.set(0);
+  }
+  bytes_.set(0);
+  limit_bytes_.set(0);
+  assigned_ = {};
+  hand_ = 0;
+}
+
+RunChain RunBins::take_all(Slot& slot, const RunBlock* blocks) noexcept {
+  RunChain chain{slot.head.get(), 0, slot.units.get()};
+  for (std::uint32_t id = chain.head; id != 0; id = blocks[id].record.next.get()) ++chain.blocks;
+  slot.head.set(0);
+  bytes_.add(0 - chain.bytes());
+  return chain;
+}
+
+bool RunBins::put_in_empty_slot(std::uint32_t id, std::uint32_t units, RunBlock* blocks) noexcept {
+  blocks[id].record.next.set(0);
+  return put_chain({id, 1, units});
+}
+
+bool RunBins::put_chain(const RunChain& chain) noexcept {
+  if (bytes_.get() + chain.bytes() > limit_bytes_.get()) return false;
+  Slot* slot = find(chain.units);
+  if (slot == nullptr) {
+    const std::size_t first = slot_of(chain.units);
+    const std::size_t chosen = slots_[first].head.get() == 0 ? first : first ^ 1;
+    slot = &slots_[chosen];
+    if (slot->head.get() != 0) return false;
+    slot->units.set(chain.units);
+    assigned_[chosen / 64] |= std::uint64_t{1} << chosen % 64;
+  }
+  if (slot->head.get() != 0) return false;
+  slot->head.set(chain.head);
+  bytes_.add(chain.bytes());
+  return true;
+}
+
+RunChain RunBins::take_older_half(std::uint32_t units, RunBlock* blocks) noexcept {
+  Slot* const slot = find(units);
+  if (slot == nullptr || slot->head.get() == 0) return {};
+  std::uint32_t count = 0;
+  for (std::uint32_t id = slot->head.get(); id != 0; id = blocks[id].record.next.get()) ++count;
+  if (count == 1) return take_all(*slot, blocks);
+  std::uint32_t last_kept = slot->head.get();
+  for (std::uint32_t i = 1; i < count / 2; ++i) last_kept = blocks[last_kept].record.next.get();
+  const RunChain chain{blocks[last_kept].record.next.get(), count - count / 2, units};
+  blocks[last_kept].record.next.set(0);
+  bytes_.add(0 - chain.bytes());
+  return chain;
+}
+
+RunChain RunBins::take_nearest(std::uint32_t units, const RunBlock* blocks) noexcept {
+  Slot* nearest = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.head.get() == 0) continue;
+    if (nearest == nullptr) {
+      nearest = &slot;
+      continue;
+    }
+    const std::uint32_t best = nearest->units.get();
+    const std::uint32_t other = slot.units.get();
+    const bool is_nearer =
+        other >= units ? best < units || other < best : best < units && other > best;
+    if (is_nearer) nearest = &slot;
+  }
+  return nearest == nullptr ? RunChain{} : take_all(*nearest, blocks);
+}
+
+void RunBins::unassign(std::size_t slot) noexcept {
+  slots_[slot].units.set(0);
+  assigned_[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
+}
+
+RunChain RunBins::evict_other(std::uint32_t units, const RunBlock* blocks) noexcept {
+  const auto evict = [&](std::size_t slot) {
+    const RunChain chain = take_all(slots_[slot], blocks);
+    unassign(slot);
+    return chain;
+  };
+  const std::size_t first = slot_of(units);
+  const bool is_in_the_way =
+      find(units) == nullptr && slots_[first].head.get() != 0 && slots_[first ^ 1].head.get() != 0;
+  if (is_in_the_way) return evict(first);
+  // Once around, each word from the hand on and the first word's beginning last.
+  for (std::size_t i = 0; i <= assigned_.size(); ++i) {
+    const std::size_t word = (hand_ / 64 + i) % assigned_.size();
+    std::uint64_t rest = assigned_[word];
+    if (i == 0) rest &= ~std::uint64_t{0} << hand_ % 64;
+    for (; rest != 0; rest &= rest - 1) {
+      const std::size_t slot = word * 64 + static_cast<std::size_t>(std::countr_zero(rest));
+      if (slots_[slot].units.get() == units) continue;
+      if (slots_[slot].head.get() == 0) {
+        unassign(slot);
+        continue;
+      }
+      hand_ = (slot + 1) % kSlotCount;
+      return evict(slot);
+    }
+  }
+  return {};
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,215 @@
+// Tier T0 below the path of a hit: what a cache gets from the shared tiers and from other threads,
+// and where what it has no room for goes.
+#include <algorithm>
+
+#include "pool/hand_out.h"
+
+namespace gpupool {
+
+using internal::BlockRecord;
+using internal::BlockWord;
+using internal::Chain;
+using internal::kBinBytes;
+using internal::MutexLock;
+using internal::RunBlock;
+using internal::RunChain;
+using internal::ThreadCache;
+
+namespace {
+
+/// Takes the first block out of a chain.
+template <class C, class Records>
+std::uint32_t pop(C& chain, Records next_of) {
+  const std::uint32_t head = chain.head;
+  chain.head = next_of(head);
+  --chain.blocks;
+  return head;
+}
+
+}  // namespace
+
+// Taking.
+
+Pool::Impl::BlockRef Pool::Impl::take_cached(ThreadCache& cache, const Shape& shape) {
+  // Blocks in caches have whatever alignment their tier gives; more is never looked for there.
+  if (shape.align_units > 1) return {};
+  if (shape.tier == Tier::run) {
+    RunBlock* const blocks = tiers_.directory().run_blocks();
+    if (const internal::RunId id = cache.runs.take(shape.units, blocks)) return {id, 0, 0};
+  } else if (const std::uint32_t code =
+                 cache.small.take(shape.bin(), tiers_.directory().records())) {
+    return BlockRef::from_code(code);
+  }
+  return take_handed_over(cache, shape);
+}
+
+Pool::Impl::BlockRef Pool::Impl::take_handed_over(ThreadCache& cache, const Shape& shape) {
+  if (shape.tier == Tier::run) return {take_handed_over_run(cache, shape.units), 0, 0};
+  const std::uint32_t code = take_handed_over_small(cache, shape.bin());
+  return code == 0 ? BlockRef() : BlockRef::from_code(code);
+}
+
+internal::RunId Pool::Impl::take_handed_over_run(ThreadCache& cache, std::uint32_t units) {
+  RunBlock* const blocks = tiers_.directory().run_blocks();
+  RunChain chain = depots_[cache.stream]->take_runs(units, blocks);
+  if (chain.head == 0) return 0;
+  depot_run_bytes_ -= chain.bytes();
+  const internal::RunId id =
+      pop(chain, [&](std::uint32_t run) { return blocks[run].record.next.get(); });
+  set_run_limit(cache);
+  if (chain.head != 0 && !cache.runs.put_chain(chain)) flush(chain, cache.stream);
+  return id;
+}
+
+std::uint32_t Pool::Impl::take_handed_over_small(ThreadCache& cache, std::uint32_t bin) {
+  BlockRecord* const records = tiers_.directory().records();
+  Chain chain = depots_[cache.stream]->take(bin, records);
+  if (chain.head == 0) return 0;
+  const std::uint32_t code =
+      pop(chain, [&](std::uint32_t block) { return records[block].next.get(); });
+  cache.small.grow(bin);
+  if (chain.head != 0 && !cache.small.put_chain(bin, chain)) flush(chain, cache.stream);
+  return code;
+}
+
+void Pool::Impl::refill(ThreadCache& cache, std::uint32_t bin) {
+  cache.small.grow(bin);
+  if (!internal::is_slot_bin(bin)) return;
+  // More of the same slab, which costs no memory that is not there already.
+  const auto size_class = static_cast<internal::SizeClass>(bin);
+  std::array<std::uint32_t, BlockWord::kMaxChain> codes;
+  std::uint32_t count = 0;
+  for (const std::uint32_t batch = cache.small.batch(bin); count + 1 < batch; ++count) {
+    if (!tiers_.has_open_slab(size_class, cache.stream)) break;
+    codes[count] = tiers_.take_slot(size_class, cache.stream, internal::Reach::before_end).code();
+  }
+  BlockRecord* const records = tiers_.directory().records();
+  // The lowest on top, as the slab gives them.
+  while (count > 0) {
+    const std::uint32_t code = codes[--count];
+    records[code].tick.set(tick_.get());
+    if (!cache.small.put(bin, code, records)) {
+      put_shared(BlockRef::from_code(code), cache.stream);
+    }
+  }
+}
+
+// Giving back.
+
+GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
+  ThreadCache& cache = *internal::hot_slot.cache;
+  bool is_close_due = false;
+  {
+    MutexLock lock(mu_);
+    put_run(cache, id, tiers_.directory().run_blocks()[id].units.get());
+    is_close_due = note_own_free(cache);
+  }
+  if (is_close_due) close_own_epoch(cache.stream);
+  note_step(*internal::hot_slot.record);
+  return true;
+}
+
+void Pool::Impl::put_left_over(DeviceAddress address) {
+  ThreadCache& cache = *internal::hot_slot.cache;
+  const std::uint64_t unit = addresses_->unit_at(address);
+  const BlockRef block = tiers_.directory().find(unit, address % internal::kUnitBytes);
+  if (!block.is_run() && cache.claim.enter()) {
+    const std::uint32_t bin = tiers_.record(block).load().bin();
+    const bool is_put = cache.small.make_room(bin) &&
+                        cache.small.put(bin, block.code(), tiers_.directory().records());
+    cache.claim.leave();
+    if (is_put) return;
+  }
+  bool is_close_due = false;
+  {
+    MutexLock lock(mu_);
+    put_cached(&cache, block, cache.stream);
+    is_close_due = note_own_free(cache);
+  }
+  if (is_close_due) close_own_epoch(cache.stream);
+}
+
+bool Pool::Impl::note_own_free(const ThreadCache& cache) {
+  if (!cache.is_of_own_stream || cache.claim.has_ended()) return false;
+  streams_.note_own_free(cache.stream);
+  return streams_.is_own_close_due(cache.stream);
+}
+
+void Pool::Impl::put_cached(ThreadCache* cache, BlockRef block, StreamIndex stream) {
+  if (cache == nullptr) {
+    put_shared(block, stream);
+  } else if (!block.is_run()) {
+    put_small(*cache, tiers_.record(block).load().bin(), block.code());
+  } else {
+    const auto units = static_cast<std::uint32_t>(tiers_.bytes_of(block) / internal::kUnitBytes);
+    put_run(*cache, block.run, units);
+  }
+}
+
+void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t code) {
+  BlockRecord* const records = tiers_.directory().records();
+  const auto put = [&] { return cache.small.put(bin, code, records); };
+  if (!cache.claim.has_ended()) {
+    if (put() || (cache.small.make_room(bin) && put())) return;
+    // A whole chain goes, to whoever allocates what this thread frees.
+    const Chain chain = cache.small.take_chain(bin);
+    if (chain.head != 0) {
+      internal::Depot& depot = *depots_[cache.stream];
+      const std::uint64_t bytes = std::uint64_t{chain.blocks} * kBinBytes[bin];
+      if (depot.small_bytes() + bytes <= options_.cache_small_bytes) {
+        depot.put(bin, chain, records);
+      } else {
+        flush(chain, cache.stream);
+      }
+      if (put() || (cache.small.make_room(bin) && put())) return;
+    }
+  }
+  put_shared(BlockRef::from_code(code), cache.stream);
+}
+
+void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t units) {
+  RunBlock* const blocks = tiers_.directory().run_blocks();
+  // A small block that was served as a run has no bin where it would be looked for.
+  if (!cache.claim.has_ended() && units > internal::kUnitsPerChunk) {
+    set_run_limit(cache);
+    const bool could_fit = units * internal::kUnitBytes <= cache.runs.limit_bytes();
+    while (could_fit) {
+      if (cache.runs.put(id, units, blocks)) return;
+      const RunChain other = cache.runs.evict_other(units, blocks);
+      if (other.head != 0) {
+        flush(other, cache.stream);
+        continue;
+      }
+      // The cache is full of this size alone: somebody else allocates it, or nobody does.
+      const RunChain own = cache.runs.take_older_half(units, blocks);
+      if (own.head == 0) break;
+      if (own.blocks <= BlockWord::kMaxChain &&
+          depot_run_bytes_ + own.bytes() <= run_limit_bytes_ / 2 &&
+          depots_[cache.stream]->put_runs(own, blocks)) {
+        depot_run_bytes_ += own.bytes();
+      } else {
+        flush(own, cache.stream);
+      }
+    }
+  }
+  put_shared({id, 0, 0}, cache.stream);
+}
+
+void Pool::Impl::update_run_limit() {
+  // 0.2 % of what is held, where that is more.
+  run_limit_bytes_ = std::max(options_.cache_large_bytes, held_bytes() / 500);
+  run_share_bytes_ = run_limit_bytes_ / std::max<std::uint64_t>(run_caches_, 1);
+}
+
+void Pool::Impl::set_run_limit(ThreadCache& cache) {
+  // What the device may have in caches is shared by the caches that hold any runs. One that holds
+  // more than its new share keeps it until it is used, aged or claimed.
+  if (!cache.may_hold_runs) {
+    cache.may_hold_runs = true;
+    ++run_caches_;
+    update_run_limit();
+  }
+  cache.runs.set_limit(run_share_bytes_);
+}
+
+}  // namespace gpupool

@@ -1,0 +1,76 @@
+// The usual miss: what the calling thread's cache does not have, the shared tiers do, in one lock
+// and one search. Everything else goes the long way (allocate.cc).
+#include "pool/hand_out.h"
+
+namespace gpupool {
+
+using internal::MutexLock;
+using internal::Reach;
+
+GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::StreamState* stream) {
+  const internal::HotSlot& hot = internal::hot_slot;
+  internal::ThreadCache& cache = *hot.cache;
+  if (bytes == 0 || bytes > limit_bytes_) return allocate_plain_cold(bytes, stream);
+  const auto units =
+      static_cast<std::uint32_t>((bytes + internal::kUnitBytes - 1) / internal::kUnitBytes);
+  internal::RunId id = 0;
+  {
+    MutexLock lock(mu_);
+    // A stream that has ended has no cache that is open.
+    if (!cache.claim.has_ended()) id = take_run_shared(cache, units);
+  }
+  if (id == 0) return allocate_plain_cold(bytes, stream);
+  void* block;
+  if (hand_out_run(hot, id, units, bytes, hot.tag, block) == Outcome::noted) {
+    return allocate_noted(block);
+  }
+  return block;
+}
+
+internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache, std::uint32_t units) {
+  if (depots_[cache.stream]->may_have_runs(units)) {
+    if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
+  }
+  const BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
+  if (block.run != 0) {
+    internal::hot_slot.record->counters.shared_hits[static_cast<std::size_t>(Tier::run)].add(1);
+  }
+  return block.run;
+}
+
+GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
+                                                  internal::StreamState* stream) {
+  const internal::HotSlot& hot = internal::hot_slot;
+  internal::ThreadCache& cache = *hot.cache;
+  const std::uint32_t bin = internal::bin_of(bytes);
+  std::uint32_t code = 0;
+  // The chain behind the one in use, or a cache that is entered by exchange.
+  if (cache.claim.enter()) {
+    code = cache.small.take(bin, tiers_.directory().records());
+    cache.claim.leave();
+  }
+  if (code == 0) {
+    MutexLock lock(mu_);
+    if (!cache.claim.has_ended()) code = take_small_shared(cache, bin);
+  }
+  if (code == 0) return allocate_plain_cold(bytes, stream);
+  void* block;
+  if (hand_out_small(hot, code, bin, bytes, hot.tag, block) == Outcome::noted) {
+    return allocate_noted(block);
+  }
+  return block;
+}
+
+std::uint32_t Pool::Impl::take_small_shared(internal::ThreadCache& cache, std::uint32_t bin) {
+  if (depots_[cache.stream]->head(bin) != 0) {
+    if (const std::uint32_t code = take_handed_over_small(cache, bin); code != 0) return code;
+  }
+  const BlockRef block = tiers_.take_bin(bin, cache.stream, Reach::before_end);
+  if (!block.exists()) return 0;
+  const Tier tier = internal::is_slot_bin(bin) ? Tier::size_class : Tier::buddy;
+  internal::hot_slot.record->counters.shared_hits[static_cast<std::size_t>(tier)].add(1);
+  refill(cache, bin);
+  return block.code();
+}
+
+}  // namespace gpupool

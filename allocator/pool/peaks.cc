@@ -1,0 +1,96 @@
+// The most that was requested at once, from shards that are each moved by their own thread.
+//
+// Note [Peak of several shards]
+// One shard: its thread keeps the highest value itself, and the peak is exact. More: the sum is
+// taken whenever a shard has moved by a step, up or down, since it last was; so the peak is at most
+// (shards * step) too low. The step is 4 MiB, or 1/256 of the peak divided by the number of shards,
+// the larger, so that the error stays below 0.4 % and a block smaller than a step shares nothing
+// between threads.
+#include <algorithm>
+#include <limits>
+
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::MutexLock;
+using internal::ThreadRecord;
+
+namespace {
+
+constexpr std::uint64_t kMinStepBytes = 4 << 20;
+constexpr std::uint64_t kStepsInPeak = 256;
+
+}  // namespace
+
+void Pool::Impl::note_step(ThreadRecord& record) {
+  const internal::ThreadCounters& counters = record.counters;
+  const std::int64_t live = counters.live();
+  // Most looks are for another reason, or were made already.
+  if (live >= counters.low.get() && live <= counters.high.get()) return;
+  MutexLock lock(mu_);
+  note_step_locked(&record);
+}
+
+void Pool::Impl::note_step_locked(ThreadRecord* record) {
+  fold_peaks();
+  arm(record != nullptr ? *record : *orphan_);
+}
+
+std::uint64_t Pool::Impl::recent_peak() const {
+  const std::int64_t live = caches_.live_bytes();
+  std::int64_t peak = live;
+  for (const ThreadRecord* record = caches_.records(); record != nullptr; record = record->next) {
+    const internal::ThreadCounters& counters = record->counters;
+    if (counters.is_alone.get()) {
+      peak = std::max(peak, live - counters.live() + counters.high.get());
+    }
+  }
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(peak, 0));
+}
+
+void Pool::Impl::fold_peaks() {
+  const std::uint64_t peak = recent_peak();
+  counted_.peak_requested_bytes = std::max(counted_.peak_requested_bytes, peak);
+  peak_window_.note_requested(peak);
+}
+
+void Pool::Impl::arm(ThreadRecord& record) {
+  internal::ThreadCounters& counters = record.counters;
+  const std::int64_t live = counters.live();
+  if (counters.is_alone.get()) {
+    // Its thread may be raising it right now, and then knows better.
+    const std::int64_t high = counters.high.get();
+    counters.high.exchange_if(high, live);
+    return;
+  }
+  const auto step = static_cast<std::int64_t>(std::max(
+      kMinStepBytes, counted_.peak_requested_bytes /
+                         (kStepsInPeak * std::max<std::uint64_t>(caches_.record_count(), 1))));
+  counters.high.set(live + step);
+  counters.low.set(live - step);
+}
+
+void Pool::Impl::rearm_lone_shard() {
+  for (ThreadRecord* record = caches_.records(); record != nullptr; record = record->next) {
+    if (record->counters.is_alone.get()) arm(*record);
+  }
+}
+
+void Pool::Impl::arm_all() {
+  fold_peaks();
+  const bool is_alone = caches_.record_count() == 2 && !is_orphan_used_;
+  for (ThreadRecord* record = caches_.records(); record != nullptr; record = record->next) {
+    const bool stands_alone = is_alone && record != orphan_;
+    if (stands_alone && record->counters.is_alone.get()) continue;
+    record->counters.is_alone.set(stands_alone);
+    if (stands_alone) {
+      record->counters.low.set(std::numeric_limits<std::int64_t>::min());
+      record->counters.high.set(record->counters.live());
+    } else {
+      arm(*record);
+    }
+  }
+}
+
+}  // namespace gpupool

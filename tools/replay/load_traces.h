@@ -1,0 +1,21 @@
+// The traces that a command line names, all of them or none.
+//
+// Thread safety: plain functions. Cost: trace.h, and a progress bar on stderr where that is a
+// terminal.
+#ifndef GPUPOOL_TOOLS_REPLAY_LOAD_TRACES_H_
+#define GPUPOOL_TOOLS_REPLAY_LOAD_TRACES_H_
+
+#include <string>
+#include <vector>
+
+#include "gpupool/status.h"
+#include "tools/trace/trace.h"
+
+namespace gpupool::tools {
+
+/// In the order of `paths`; the error is of the first that cannot be read.
+Result<std::vector<Trace>, Status> load_traces(const std::vector<std::string>& paths);
+
+}  // namespace gpupool::tools
+
+#endif  // GPUPOOL_TOOLS_REPLAY_LOAD_TRACES_H_
