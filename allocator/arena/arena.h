@@ -50,7 +50,9 @@ class Arena {
 
   /// True where neighbouring pages are neighbouring addresses, whatever mapping they belong to.
   virtual bool is_contiguous() const noexcept = 0;
-  DeviceAddress address_of(std::uint64_t unit) const noexcept { return addresses_.address_of(unit); }
+  DeviceAddress address_of(std::uint64_t unit) const noexcept {
+    return addresses_.address_of(unit);
+  }
   /// The unit that holds `address`, if a page of it is backed.
   std::optional<std::uint64_t> find_unit(DeviceAddress address) const noexcept {
     const std::uint64_t unit = addresses_.unit_at(address);

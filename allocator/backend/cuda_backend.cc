@@ -212,7 +212,7 @@ class CudaBackend final : public Backend {
 
   Result<std::uint64_t> stream_id(RawStream stream) override {
     unsigned long long id = 0;
-    const auto result = call([&] { return driver_.stream_get_id(stream, &id); });
+    const auto result = ask([&] { return driver_.stream_get_id(stream, &id); }, stream);
     if (!result) return result.error();
     return std::uint64_t{id};
   }
@@ -220,11 +220,13 @@ class CudaBackend final : public Backend {
   Result<CaptureState> capture_state(RawStream stream) override {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     bool is_implicit = false;
-    const auto result = call([&] {
-      const CUresult answer = driver_.stream_is_capturing(stream, &status);
-      is_implicit = answer == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-      return is_implicit ? CUDA_SUCCESS : answer;
-    });
+    const auto result = ask(
+        [&] {
+          const CUresult answer = driver_.stream_is_capturing(stream, &status);
+          is_implicit = answer == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+          return is_implicit ? CUDA_SUCCESS : answer;
+        },
+        stream);
     if (!result) return result.error();
     if (is_implicit) return CaptureState::implicit;
     switch (status) {
@@ -288,6 +290,18 @@ class CudaBackend final : public Backend {
   Result<void> call(Body&& body) {
     const DriverScope scope(driver_, context_);
     if (!scope.is_open()) return Error::backend_failure;
+    return to_result(body());
+  }
+
+  /// For questions about a stream that each call by its handle asks: no capture mode forbids them,
+  /// and a handle of its own (not one of the two that stand for a default stream) names its context
+  /// itself, so that the scope would only double their cost.
+  template <class Body>
+  Result<void> ask(Body&& body, RawStream stream) {
+    const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <=
+                            reinterpret_cast<std::uintptr_t>(per_thread_stream());
+    if (is_default) return call(body);
+    if (is_driver_off.load(std::memory_order_relaxed)) return Error::backend_failure;
     return to_result(body());
   }
 

@@ -96,21 +96,22 @@ struct BlockRecord {
   }
 
   std::atomic<std::uint32_t> word{0};
-  Relaxed<std::uint32_t> next;   // cached: the next of its chain
+  Relaxed<std::uint32_t> next;  // cached: the next of its chain
   /// Live: the request's bytes, of which the block's size tells those beyond 32 bits. First of a
   /// chain that was handed over: the next chain.
   Relaxed<std::uint32_t> low_bytes;
-  Relaxed<std::uint32_t> tick;   // when it got this use, in kTickNs
+  Relaxed<std::uint32_t> tick;  // when it got this use, in kTickNs
 };
 static_assert(sizeof(BlockRecord) == 16);
 
-/// A block above 128 KiB: what a hit needs to know of it without looking at the run.
-struct RunBlock {
+/// A block above 128 KiB: what a hit needs to know of it without looking at the run. A cache line
+/// each: blocks that were made one after the other are used by different threads.
+struct alignas(64) RunBlock {
   BlockRecord record;
   Relaxed<std::uint64_t> address;
   Relaxed<std::uint32_t> units;
 };
-static_assert(sizeof(RunBlock) == 32);
+static_assert(sizeof(RunBlock) == 64);
 
 /// Coarse time of a block's last change: 10 ms steps since the pool's start (497 days).
 inline constexpr std::uint64_t kTickNs = 10'000'000;

@@ -2,9 +2,9 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <thread>
 
 #include "base/heavy_fence.h"
@@ -38,9 +38,9 @@ void Mutex::lock_slowly() {
   const bool has_fence = has_heavy_fence();
   if (has_fence) heavy_fence();
   while (!try_lock()) {
-    const timespec look_again{0, kLookAgainNs};
-    ::syscall(SYS_futex, word(is_locked_), FUTEX_WAIT_PRIVATE, 1,
-              has_fence ? nullptr : &look_again, nullptr, 0);
+    const std::timespec look_again{0, kLookAgainNs};
+    ::syscall(SYS_futex, word(is_locked_), FUTEX_WAIT_PRIVATE, 1, has_fence ? nullptr : &look_again,
+              nullptr, 0);
   }
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
 }

@@ -30,12 +30,15 @@ class Claim {
   }
 
   /// False: claimed, or ended. Then nothing was entered.
-  bool enter() noexcept { return enter_quickly() || enter_by_exchange(); }
-  /// The same without the exchange; false where that is needed.
-  bool enter_quickly() noexcept {
+  bool enter() noexcept {
     inside_.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (gate_.load(std::memory_order_acquire) == 0) [[likely]] return true;
+    const std::uint32_t gate = gate_.load(std::memory_order_acquire);
+    if (gate == 0) [[likely]] return true;
+    if (gate == kExchange) {
+      inside_.exchange(1, std::memory_order_seq_cst);
+      if (gate_.load(std::memory_order_seq_cst) == kExchange) return true;
+    }
     leave();
     return false;
   }
@@ -55,14 +58,6 @@ class Claim {
   static constexpr std::uint32_t kClaimed = 1;
   static constexpr std::uint32_t kEnded = 2;
   static constexpr std::uint32_t kExchange = 4;
-
-  bool enter_by_exchange() noexcept {
-    if (gate_.load(std::memory_order_relaxed) != kExchange) return false;
-    inside_.exchange(1, std::memory_order_seq_cst);
-    if (gate_.load(std::memory_order_seq_cst) == kExchange) return true;
-    leave();
-    return false;
-  }
 
   std::atomic<std::uint32_t> inside_{0};
   std::atomic<std::uint32_t> gate_{kEnded};

@@ -13,6 +13,7 @@ void mark_chain(BlockRecord& head, std::uint32_t blocks, std::uint32_t next_chai
 void Depot::put(std::uint32_t bin, Chain chain, BlockRecord* records) {
   mark_chain(records[chain.head], chain.blocks, heads_[bin]);
   heads_[bin] = chain.head;
+  bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
   small_bytes_ += std::uint64_t{chain.blocks} * kBinBytes[bin];
   is_touched_ = true;
 }
@@ -23,6 +24,7 @@ Chain Depot::take(std::uint32_t bin, BlockRecord* records) {
   if (chain.head == 0) return chain;
   chain.blocks = records[chain.head].load().chain_length();
   heads_[bin] = records[chain.head].low_bytes.get();
+  if (heads_[bin] == 0) bins_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
   small_bytes_ -= std::uint64_t{chain.blocks} * kBinBytes[bin];
   is_touched_ = true;
   return chain;

@@ -12,6 +12,8 @@
 #define GPUPOOL_CACHE_DEPOT_H_
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "cache/bin.h"
@@ -27,15 +29,19 @@ class Depot {
   /// False: there is no place for another size.
   bool put_runs(const RunChain& chain, RunBlock* blocks);
   /// False: take_runs() would find none.
-  bool may_have_runs(std::uint32_t units) const noexcept {
-    return (sizes_ & size_bit(units)) != 0;
-  }
+  bool may_have_runs(std::uint32_t units) const noexcept { return (sizes_ & size_bit(units)) != 0; }
   /// Empty if there is none of that size.
   RunChain take_runs(std::uint32_t units, RunBlock* blocks);
   /// Takes out any chain.
   RunChain take_any_runs(RunBlock* blocks);
 
   std::uint32_t head(std::uint32_t bin) const noexcept { return heads_[bin]; }
+  /// One that has a chain. Requires: small_bytes() > 0.
+  std::uint32_t any_bin() const noexcept {
+    const std::size_t word = bins_[0] != 0 ? 0 : 1;
+    return static_cast<std::uint32_t>(word * 64 +
+                                      static_cast<std::size_t>(std::countr_zero(bins_[word])));
+  }
   std::uint64_t small_bytes() const noexcept { return small_bytes_; }
   std::uint64_t run_bytes() const noexcept { return run_bytes_; }
   std::uint64_t bytes() const noexcept { return small_bytes_ + run_bytes_; }
@@ -57,6 +63,8 @@ class Depot {
   }
 
   std::array<std::uint32_t, kBinCount> heads_{};
+  std::array<std::uint64_t, 2> bins_{};  // that have a chain
+  static_assert(kBinCount <= 128);
   std::array<Slot, 16> slots_{};
   std::uint64_t sizes_ = 0;  // of the runs: a bit for each, by a hash
   std::uint64_t small_bytes_ = 0;

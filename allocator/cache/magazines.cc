@@ -19,6 +19,7 @@ void Magazines::start(std::uint64_t limit_bytes) {
     bin.full.set(0);
     bin.full_blocks.set(0);
   }
+  used_bins_ = {};
   granted_bytes_ = 0;
   limit_bytes_ = limit_bytes;
 }
@@ -35,8 +36,9 @@ void Magazines::use_full_chain(Bin& bin, std::uint32_t index) noexcept {
   granted_bytes_ -= std::uint64_t{std::min(limit, blocks)} * kBinBytes[index];
 }
 
-bool Magazines::grant(std::uint64_t bytes) {
+bool Magazines::grant(std::uint32_t bin, std::uint64_t bytes) {
   if (granted_bytes_ + bytes > limit_bytes_) return false;
+  used_bins_[bin / 64] |= std::uint64_t{1} << bin % 64;
   granted_bytes_ += bytes;
   return true;
 }
@@ -46,9 +48,9 @@ bool Magazines::raise_limit(std::uint32_t bin, std::uint32_t limit) {
   const std::uint32_t now = b.limit.get();
   if (limit <= now) return false;
   const std::uint64_t more = std::uint64_t{limit - now} * kBinBytes[bin];
-  if (!grant(more)) {
+  if (!grant(bin, more)) {
     shrink_idle_grants(bin);
-    if (!grant(more)) return false;
+    if (!grant(bin, more)) return false;
   }
   b.limit.set(static_cast<std::uint16_t>(limit));
   return true;
@@ -59,8 +61,8 @@ void Magazines::shrink_idle_grants(std::uint32_t except) {
     Bin& bin = bins_[i];
     const std::uint16_t blocks = bin.blocks.get();
     if (i == except || bin.limit.get() <= blocks) continue;
-    granted_bytes_ -= std::uint64_t{static_cast<std::uint16_t>(bin.limit.get() - blocks)} *
-                      kBinBytes[i];
+    granted_bytes_ -=
+        std::uint64_t{static_cast<std::uint16_t>(bin.limit.get() - blocks)} * kBinBytes[i];
     bin.limit.set(blocks);
   }
 }
@@ -75,7 +77,7 @@ bool Magazines::make_room(std::uint32_t bin) {
   }
   const std::uint16_t blocks = b.blocks.get();
   if (b.full.get() != 0 || blocks == 0) return false;
-  if (!grant(std::uint64_t{blocks} * kBinBytes[bin])) return false;
+  if (!grant(bin, std::uint64_t{blocks} * kBinBytes[bin])) return false;
   b.full.set(b.head.get());
   b.full_blocks.set(blocks);
   b.head.set(0);
@@ -97,9 +99,9 @@ bool Magazines::put_chain(std::uint32_t bin, Chain chain) {
   Bin& b = bins_[bin];
   if (b.full.get() != 0) return false;
   const std::uint64_t bytes = std::uint64_t{chain.blocks} * kBinBytes[bin];
-  if (!grant(bytes)) {
+  if (!grant(bin, bytes)) {
     shrink_idle_grants(bin);
-    if (!grant(bytes)) return false;
+    if (!grant(bin, bytes)) return false;
   }
   b.full.set(chain.head);
   b.full_blocks.set(static_cast<std::uint16_t>(chain.blocks));
@@ -122,9 +124,8 @@ Chain Magazines::take_chain(std::uint32_t bin) {
 }
 
 bool Magazines::is_empty() const noexcept {
-  return std::all_of(bins_.begin(), bins_.end(), [](const Bin& bin) {
-    return bin.head.get() == 0 && bin.full.get() == 0;
-  });
+  return std::all_of(bins_.begin(), bins_.end(),
+                     [](const Bin& bin) { return bin.head.get() == 0 && bin.full.get() == 0; });
 }
 
 }  // namespace gpupool::internal

@@ -14,6 +14,8 @@
 #define GPUPOOL_CACHE_MAGAZINES_H_
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/relaxed.h"
@@ -41,7 +43,8 @@ class Magazines {
   std::uint32_t take_quickly(std::uint32_t bin, BlockRecord* records) noexcept {
     Bin& b = bins_[bin];
     const std::uint32_t head = b.head.get();
-    if (head == 0) [[unlikely]] return 0;
+    if (head == 0) [[unlikely]]
+      return 0;
     b.head.set(records[head].next.get());
     b.blocks.set(static_cast<std::uint16_t>(b.blocks.get() - 1));
     return head;
@@ -51,7 +54,8 @@ class Magazines {
   bool put(std::uint32_t bin, std::uint32_t code, BlockRecord* records) noexcept {
     Bin& b = bins_[bin];
     const std::uint16_t blocks = b.blocks.get();
-    if (blocks >= b.limit.get()) [[unlikely]] return false;
+    if (blocks >= b.limit.get()) [[unlikely]]
+      return false;
     records[code].next.set(b.head.get());
     b.head.set(code);
     b.blocks.set(static_cast<std::uint16_t>(blocks + 1));
@@ -74,10 +78,22 @@ class Magazines {
     return code != 0 ? code : bins_[bin].full.get();
   }
   bool is_empty() const noexcept;
-  /// Whether nothing was granted, so that nothing can be here.
+  /// Whether no bin may hold anything. By the owner.
   bool is_unused() const noexcept { return granted_bytes_ == 0; }
-  bool may_have(std::uint32_t bin) const noexcept {
-    return bins_[bin].limit.get() != 0 || bins_[bin].full.get() != 0;
+  /// Calls `visit(bin)` for each bin that may have blocks, then takes all grants back, so that the
+  /// same requests again find everything as new. Requires: visit() empties the bin.
+  template <class F>
+  void empty_all(F visit) {
+    for (std::size_t word = 0; word < used_bins_.size(); ++word) {
+      for (std::uint64_t rest = used_bins_[word]; rest != 0; rest &= rest - 1) {
+        const auto bin = static_cast<std::uint32_t>(
+            word * 64 + static_cast<std::size_t>(std::countr_zero(rest)));
+        visit(bin);
+        bins_[bin].limit.set(0);
+      }
+      used_bins_[word] = 0;
+    }
+    granted_bytes_ = 0;
   }
 
  private:
@@ -90,12 +106,13 @@ class Magazines {
   };
 
   void use_full_chain(Bin& bin, std::uint32_t index) noexcept;
-  bool grant(std::uint64_t bytes);
+  bool grant(std::uint32_t bin, std::uint64_t bytes);
   bool raise_limit(std::uint32_t bin, std::uint32_t limit);
   /// Takes back what bins may hold and do not.
   void shrink_idle_grants(std::uint32_t except);
 
   std::array<Bin, kBinCount> bins_;
+  std::array<std::uint64_t, (kBinCount + 63) / 64> used_bins_{};  // that were granted anything
   std::uint64_t granted_bytes_ = 0;
   std::uint64_t limit_bytes_ = 0;
 };

@@ -69,8 +69,8 @@ RunChain RunBins::take_nearest(std::uint32_t units, const RunBlock* blocks) noex
     }
     const std::uint32_t best = nearest->units.get();
     const std::uint32_t other = slot.units.get();
-    const bool is_nearer = other >= units ? best < units || other < best
-                                          : best < units && other > best;
+    const bool is_nearer =
+        other >= units ? best < units || other < best : best < units && other > best;
     if (is_nearer) nearest = &slot;
   }
   return nearest == nullptr ? RunChain{} : take_all(*nearest, blocks);
@@ -88,8 +88,8 @@ RunChain RunBins::evict_other(std::uint32_t units, const RunBlock* blocks) noexc
     return chain;
   };
   const std::size_t first = slot_of(units);
-  const bool is_in_the_way = find(units) == nullptr && slots_[first].head.get() != 0 &&
-                             slots_[first ^ 1].head.get() != 0;
+  const bool is_in_the_way =
+      find(units) == nullptr && slots_[first].head.get() != 0 && slots_[first ^ 1].head.get() != 0;
   if (is_in_the_way) return evict(first);
   // Once around, each word from the hand on and the first word's beginning last.
   for (std::size_t i = 0; i <= assigned_.size(); ++i) {

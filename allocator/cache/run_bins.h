@@ -36,6 +36,11 @@ class RunBins {
   static constexpr std::size_t kSlotCount = 128;
 
   void start();
+  /// Gives the limit back. Requires: everything was evicted.
+  void rest() noexcept {
+    limit_bytes_.set(0);
+    hand_ = 0;
+  }
 
   /// A block of exactly `units`; 0 if there is none.
   std::uint32_t take(std::uint64_t units, RunBlock* blocks) noexcept {
@@ -53,7 +58,8 @@ class RunBins {
     const std::uint64_t bytes = bytes_.get() + units * kUnitBytes;
     if (bytes > limit_bytes_.get()) return false;
     Slot* const slot = find(units);
-    if (slot == nullptr) [[unlikely]] return put_in_empty_slot(id, units, blocks);
+    if (slot == nullptr) [[unlikely]]
+      return put_in_empty_slot(id, units, blocks);
     blocks[id].record.next.set(slot->head.get());
     slot->head.set(id);
     bytes_.set(bytes);
@@ -107,7 +113,8 @@ class RunBins {
   /// The slot that has the size, perhaps without a block.
   Slot* find(std::uint64_t units) noexcept {
     const std::size_t first = slot_of(units);
-    if (slots_[first].units.get() == units) [[likely]] return &slots_[first];
+    if (slots_[first].units.get() == units) [[likely]]
+      return &slots_[first];
     return slots_[first ^ 1].units.get() == units ? &slots_[first ^ 1] : nullptr;
   }
   bool put_in_empty_slot(std::uint32_t id, std::uint32_t units, RunBlock* blocks) noexcept;

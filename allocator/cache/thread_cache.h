@@ -28,11 +28,14 @@ struct alignas(64) ThreadCache {
   StreamIndex stream = 0;
   std::uint32_t stream_bits = 0;  // the same where it lies in a block's word
   const StreamState* state = nullptr;
-  ThreadCache* next = nullptr;  // of the same thread, or unused
-  bool may_hold_runs = false;  // and so has a share of the device's limit; under the pool's lock
+  ThreadCache* next = nullptr;    // of the same thread, or unused
+  bool is_of_own_stream = false;  // the thread's own default stream
+  bool may_hold_runs = false;     // and so has a share of the device's limit; under the pool's lock
   RunBins runs;
   Magazines small;
 
+  /// Empty as far as its owner needs to look for it.
+  bool is_unused() const noexcept { return runs.bytes() == 0 && small.is_unused(); }
   bool is_empty() const noexcept { return runs.bytes() == 0 && small.is_empty(); }
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/spin.h"
+#include "stream/stream_table.h"
 
 namespace gpupool::internal {
 namespace {
@@ -62,6 +63,7 @@ ThreadCache* ThreadCaches::open_cache(ThreadRecord& record, const StreamState* s
   cache->stream = stream;
   cache->stream_bits = BlockWord::stream_bits(stream);
   cache->state = state;
+  cache->is_of_own_stream = state->raw() == per_thread_stream();
   cache->may_hold_runs = false;
   cache->runs.start();
   cache->small.start(small_limit_bytes);

@@ -74,7 +74,7 @@ struct alignas(64) ThreadCounters {
   Relaxed<bool> is_alone;  // the only shard of the pool
   /// Runs and fallbacks, by the power of two that holds the request.
   std::array<Relaxed<std::uint64_t>, kSizeLog2> large_allocations;
-  std::array<Relaxed<std::uint64_t>, kMaxTags> tag_bytes;              // live; wraps below zero
+  std::array<Relaxed<std::uint64_t>, kMaxTags> tag_bytes;  // live; wraps below zero
   std::array<Bin, kBinCount> bins;
   // Not on the path of a hit.
   std::array<Relaxed<std::uint64_t>, kTierCount> shared_hits;  // served by the shared tiers
@@ -136,7 +136,8 @@ struct alignas(64) ThreadCounters {
     const std::uint64_t allocated = allocated_bytes.get() + bytes;
     allocated_bytes.set(allocated);
     const auto now = static_cast<std::int64_t>(allocated - freed_bytes.get());
-    if (now <= high.get()) [[likely]] return false;
+    if (now <= high.get()) [[likely]]
+      return false;
     if (!is_alone.get()) return true;
     high.set(now);
     return false;

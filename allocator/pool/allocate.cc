@@ -21,11 +21,18 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                         internal::StreamState* stream) {
   if (request.bytes == 0) return nullptr;
   internal::ThreadRecord* const record = own_record();
+  const internal::HotSlot& hot = internal::hot_slot;
+  // What is at hand was asked already.
+  const bool is_at_hand = hot.pool == serial_ && hot.stream == stream;
   // Set aside by a hit that asked for the next one to be timed.
-  const bool is_timed = internal::hot_slot.pool == 0;
-  if (record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
-    const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
+  const bool is_timed = hot.pool == 0;
+  if (!is_at_hand && record != nullptr && is_plain(request) && switch_to(*record, stream)) {
+    const Tag tag = request.tag == kCurrentTag ? hot.tag : request.tag;
     if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
+    if (tag == hot.tag) {
+      return request.bytes > internal::kChunkBytes ? miss_run(request.bytes, stream)
+                                                   : miss_small(request.bytes, stream);
+    }
   }
   return allocate_shared(request, stream, record);
 }
@@ -120,6 +127,17 @@ Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex str
   return {};
 }
 
+bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
+                                        StreamIndex stream) const {
+  for (const internal::ThreadCache* cache = record.caches; cache != nullptr; cache = cache->next) {
+    if (!cache->is_unused()) return false;
+  }
+  for (const auto& depot : depots_) {
+    if (depot->bytes() > 0) return false;
+  }
+  return !tiers_.runs().has_of_others(stream);
+}
+
 Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& request,
                                                     const Shape& shape, StreamIndex stream,
                                                     internal::ThreadRecord* record) {
@@ -135,8 +153,12 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   const std::uint64_t moved = flush_own_runs(record) + flush_depots();
-  // Where another thread is at it, and may be stuck in the driver, this one goes on without.
-  const std::optional<std::uint64_t> completed = pause_to_complete_work(Patience::none);
+  // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
+  // may be stuck in the driver, this one goes on without.
+  const std::optional<std::uint64_t> completed =
+      tiers_.runs().has_of_others(stream) || shape.tier != Tier::run
+          ? pause_to_complete_work(Patience::none)
+          : 0;
   if (completed.value_or(0) > 0 || moved > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }

@@ -33,9 +33,9 @@ class BlockDirectory {
   std::uint32_t entry(std::uint64_t unit) const noexcept { return entries_[unit].get(); }
   static bool is_run(std::uint32_t entry) noexcept { return (entry & kRunEntry) != 0; }
   static RunId run_of(std::uint32_t entry) noexcept { return entry & ~kRunEntry; }
-  static std::uint32_t code_of(std::uint32_t entry, std::uint64_t byte) noexcept {
-    return entry * kGranulesPerUnit +
-           static_cast<std::uint32_t>(byte / kGranuleBytes % kGranulesPerUnit);
+  /// `granule`: of the arena or of the unit, which makes no difference.
+  static std::uint32_t code_of(std::uint32_t entry, std::uint64_t granule) noexcept {
+    return entry * kGranulesPerUnit + static_cast<std::uint32_t>(granule % kGranulesPerUnit);
   }
 
   /// The block that would start there; nothing, or one whose record does not say so, if none does.
@@ -43,7 +43,7 @@ class BlockDirectory {
     const std::uint32_t found = entry(unit);
     if (found == 0) return {};
     if (is_run(found)) return {byte_in_unit == 0 ? run_of(found) : 0, 0, 0};
-    return BlockRef::from_code(code_of(found, byte_in_unit));
+    return BlockRef::from_code(code_of(found, byte_in_unit / kGranuleBytes));
   }
   DeviceAddress address_of_code(std::uint32_t code) const noexcept {
     return chunk_addresses_[code / kGranulesPerChunk].get() +
@@ -67,8 +67,7 @@ class BlockDirectory {
   BlockRecord* records() noexcept { return &records_[0]; }
   RunBlock* run_blocks() noexcept { return &runs_[0]; }
 
-  void add_run(RunId id, std::uint64_t start, DeviceAddress address,
-               std::uint32_t units) noexcept {
+  void add_run(RunId id, std::uint64_t start, DeviceAddress address, std::uint32_t units) noexcept {
     runs_[id].address.set(address);
     runs_[id].units.set(units);
     entries_[start].set(kRunEntry | id);

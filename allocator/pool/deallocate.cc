@@ -69,9 +69,8 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
     block_record.clear();
     fallbacks_.retire(*target.fallback, tickets_at_free(pointer, word.has_extra_uses(), index));
   } else {
-    has_stepped = target.block.is_run()
-                      ? counters.count_run_free(requested, block_bytes)
-                      : counters.count_small_free(word.bin(), requested);
+    has_stepped = target.block.is_run() ? counters.count_run_free(requested, block_bytes)
+                                        : counters.count_small_free(word.bin(), requested);
     if (word.has_extra_uses()) {
       tiers_.put(target.block, tickets_at_free(pointer, true, index));
     } else {

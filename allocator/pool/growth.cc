@@ -139,8 +139,7 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
 
 Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
                                             internal::StreamState* stream,
-                                            internal::ThreadRecord* record,
-                                            FallbackReason reason) {
+                                            internal::ThreadRecord* record, FallbackReason reason) {
   // Room to begin at a boundary where the driver promises less than is asked for.
   const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;

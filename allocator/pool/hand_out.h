@@ -13,38 +13,40 @@ namespace gpupool {
 GPUPOOL_INLINE internal::BlockWord Pool::Impl::tagged(internal::BlockWord word, Tag tag,
                                                       std::size_t bytes,
                                                       internal::ThreadRecord& record) const {
-  if (tag == kUntagged) [[likely]] return word;
+  if (tag == kUntagged) [[likely]]
+    return word;
   const std::uint32_t code = code_of(tag);
   if (code != internal::BlockWord::kUntaggedCode) record.counters.count_tagged(code, bytes);
   return word.with_tag(code);
 }
 
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::hand_out_small(const internal::HotSlot& hot,
-                                                              std::uint32_t code,
-                                                              std::uint32_t bin,
+                                                              const internal::ThreadCache& cache,
+                                                              internal::BlockRecord* records,
+                                                              std::uint32_t code, std::uint32_t bin,
                                                               std::size_t bytes, Tag tag,
                                                               void*& out) {
-  internal::BlockRecord& record = tiers_.directory().records()[code];
+  internal::BlockRecord& record = records[code];
   record.set_requested(bytes);
   record.tick.set(tick_.get());
   // Last, so that a block is live only once its record is whole.
-  record.store(tagged(internal::BlockWord::live_untagged(bin, hot.cache->stream_bits), tag, bytes,
+  record.store(tagged(internal::BlockWord::live_untagged(bin, cache.stream_bits), tag, bytes,
                       *hot.record));
   out = reinterpret_cast<void*>(tiers_.directory().address_of_code(code));
   return hot.record->counters.count_small(bin, bytes) ? Outcome::noted : Outcome::done;
 }
 
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::hand_out_run(const internal::HotSlot& hot,
-                                                            internal::RunId id,
-                                                            std::uint64_t units,
+                                                            const internal::ThreadCache& cache,
+                                                            internal::RunId id, std::uint64_t units,
                                                             std::size_t bytes, Tag tag,
                                                             void*& out) {
   internal::RunBlock& block = tiers_.directory().run_blocks()[id];
   block.record.set_requested(bytes);
   block.record.tick.set(tick_.get());
-  block.record.store(tagged(internal::BlockWord::live_untagged(internal::BlockWord::kNoBin,
-                                                               hot.cache->stream_bits),
-                            tag, bytes, *hot.record));
+  block.record.store(tagged(
+      internal::BlockWord::live_untagged(internal::BlockWord::kNoBin, cache.stream_bits), tag,
+      bytes, *hot.record));
   out = reinterpret_cast<void*>(block.address.get());
   return hot.record->counters.count_run(bytes, units * internal::kUnitBytes) ? Outcome::noted
                                                                              : Outcome::done;

@@ -5,8 +5,7 @@
 // About twenty instructions each for finding the cache, for the bin's list and for the books, and
 // one locked instruction, on the free, which decides between two frees that race. All of it is
 // inlined into the public functions, and what is rarer leaves by a tail call, so that no register
-// has to be saved for it. The thorough forms of the same steps, for what leaves, know the rest:
-// samples of the latency, the full chain behind the one in use, and claims by exchange.
+// has to be saved for it.
 #include "pool/hand_out.h"
 
 namespace gpupool {
@@ -19,38 +18,38 @@ using internal::kUnitBytes;
 
 // Taking.
 
-template <bool kThorough>
+template <bool kWithFullChain>
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, std::size_t bytes,
                                                           Tag tag, void*& out) {
   const std::uint32_t bin = internal::bin_of(bytes);
   internal::ThreadCache& cache = *hot.cache;
   internal::BlockRecord* const records = tiers_.directory().records();
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   const std::uint32_t code =
-      kThorough ? cache.small.take(bin, records) : cache.small.take_quickly(bin, records);
+      kWithFullChain ? cache.small.take(bin, records) : cache.small.take_quickly(bin, records);
   cache.claim.leave();
-  if (code == 0) [[unlikely]] return Outcome::refused;
+  if (code == 0) [[unlikely]]
+    return Outcome::refused;
 
-  return hand_out_small(hot, code, bin, bytes, tag, out);
+  return hand_out_small(hot, cache, records, code, bin, bytes, tag, out);
 }
 
-template <bool kThorough>
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run(const HotSlot& hot, std::size_t bytes,
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& hot, std::size_t bytes,
                                                         Tag tag, void*& out) {
   internal::ThreadCache& cache = *hot.cache;
   // What overflows here wraps to no units at all, a size that no slot has.
   const std::uint64_t units = (bytes + kUnitBytes - 1) / kUnitBytes;
   internal::RunBlock* const blocks = tiers_.directory().run_blocks();
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   const internal::RunId id = cache.runs.take(units, blocks);
   cache.claim.leave();
   if (id == 0) return Outcome::refused;
 
-  return hand_out_run(hot, id, units, bytes, tag, out);
+  return hand_out_run(hot, cache, id, units, bytes, tag, out);
 }
 
 Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
@@ -63,7 +62,8 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
   if (bytes - 1 >= internal::kChunkBytes) return impl.allocate_large(bytes, stream.state());
   void* block;
   const auto outcome = impl.take_small<false>(hot, bytes, hot.tag, block);
-  if (outcome == Impl::Outcome::done) [[likely]] return block;
+  if (outcome == Impl::Outcome::done) [[likely]]
+    return block;
   if (outcome == Impl::Outcome::noted) return impl.allocate_noted(block);
   return impl.miss_small(bytes, stream.state());
 }
@@ -71,9 +71,9 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
                                                       internal::StreamState* stream) {
   void* block;
-  const Outcome outcome =
-      take_run<false>(internal::hot_slot, bytes, internal::hot_slot.tag, block);
-  if (outcome == Outcome::done) [[likely]] return block;
+  const Outcome outcome = take_run_at_hand(internal::hot_slot, bytes, internal::hot_slot.tag, block);
+  if (outcome == Outcome::done) [[likely]]
+    return block;
   if (outcome == Outcome::noted) return allocate_noted(block);
   return miss_run(bytes, stream);
 }
@@ -96,9 +96,8 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
   const HotSlot& hot = internal::hot_slot;
   const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
   void* block = nullptr;
-  const Outcome outcome = bytes > internal::kChunkBytes
-                              ? take_run<true>(hot, bytes, tag, block)
-                              : take_small<true>(hot, bytes, tag, block);
+  const Outcome outcome = bytes > internal::kChunkBytes ? take_run_at_hand(hot, bytes, tag, block)
+                                                        : take_small<true>(hot, bytes, tag, block);
   if (outcome == Outcome::refused) return nullptr;
   if (is_timed) hot.record->counters.count_hit_duration(steady_clock().now_ns() - start);
   if (outcome == Outcome::noted) note_step(*hot.record);
@@ -107,22 +106,22 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
 
 // Giving back.
 
-template <bool kThorough>
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std::uint64_t unit,
-                                                         std::uint32_t entry,
-                                                         DeviceAddress address,
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& hot, std::uint64_t unit,
+                                                         std::uint32_t entry, std::uint64_t granule,
                                                          std::size_t bytes) {
-  const std::uint32_t code = BlockDirectory::code_of(entry, address);
+  const std::uint32_t code = BlockDirectory::code_of(entry, granule);
   internal::BlockRecord* const records = tiers_.directory().records();
   internal::BlockRecord& record = records[code];
   const BlockWord word = record.load();
-  if (!word.is_plainly_live()) [[unlikely]] return Outcome::refused;
+  if (!word.is_plainly_live()) [[unlikely]]
+    return Outcome::refused;
   const std::uint32_t bin = word.bin();
   const std::uint64_t requested = record.low_bytes.get();
-  if (bytes != kNoSize && bytes != requested) [[unlikely]] return Outcome::refused;
+  if (bytes != kNoSize && bytes != requested) [[unlikely]]
+    return Outcome::refused;
   // Before the block is taken, since a stream that has ended is refused.
   internal::ThreadCache& cache = *hot.cache;
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   // Of two frees that race, one finds the block not as it was.
@@ -141,14 +140,15 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small(const HotSlot& hot, std
   const bool is_put = cache.small.put(bin, code, records);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
-  if (!word.is_untagged()) [[unlikely]] counters.count_tagged_free(word.tag(), requested);
+  if (!word.is_untagged()) [[unlikely]]
+    counters.count_tagged_free(word.tag(), requested);
   const bool is_noted = counters.count_small_free(bin, requested);
-  if (!is_put) [[unlikely]] return Outcome::left_over;
+  if (!is_put) [[unlikely]]
+    return Outcome::left_over;
   return is_noted ? Outcome::noted : Outcome::done;
 }
 
-template <bool kThorough>
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::uint64_t unit,
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& hot, std::uint64_t unit,
                                                        std::uint32_t entry, DeviceAddress address,
                                                        std::size_t bytes) {
   if (address % kUnitBytes != 0 || !BlockDirectory::is_run(entry)) [[unlikely]] {
@@ -158,14 +158,17 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::
   internal::RunBlock* const blocks = tiers_.directory().run_blocks();
   internal::RunBlock& block = blocks[id];
   const BlockWord word = block.record.load();
-  if (!word.is_plainly_live()) [[unlikely]] return Outcome::refused;
+  if (!word.is_plainly_live()) [[unlikely]]
+    return Outcome::refused;
   const std::uint32_t units = block.units.get();
   // A small block that was served as a run has no bin where it would be looked for.
-  if (units <= internal::kUnitsPerChunk) [[unlikely]] return Outcome::refused;
+  if (units <= internal::kUnitsPerChunk) [[unlikely]]
+    return Outcome::refused;
   const std::uint64_t requested = block.record.requested(units * kUnitBytes);
-  if (bytes != kNoSize && bytes != requested) [[unlikely]] return Outcome::refused;
+  if (bytes != kNoSize && bytes != requested) [[unlikely]]
+    return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
-  if (!(kThorough ? cache.claim.enter() : cache.claim.enter_quickly())) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
   if (!block.record.take(word, BlockWord::cached_in(BlockWord::kNoBin, cache.stream_bits)))
@@ -183,9 +186,11 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run(const HotSlot& hot, std::
   const bool is_put = cache.runs.put(id, units, blocks);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
-  if (!word.is_untagged()) [[unlikely]] counters.count_tagged_free(word.tag(), requested);
+  if (!word.is_untagged()) [[unlikely]]
+    counters.count_tagged_free(word.tag(), requested);
   const bool is_noted = counters.count_run_free(requested, units * kUnitBytes);
-  if (!is_put) [[unlikely]] return Outcome::left_over;
+  if (!is_put) [[unlikely]]
+    return Outcome::left_over;
   return is_noted ? Outcome::noted : Outcome::done;
 }
 
@@ -196,10 +201,9 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
     return deallocate_cold(pointer, bytes, stream);
   }
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
-  const std::uint64_t unit = unit_in_range(address);
-  if (unit == internal::kNoUnit || address % internal::kGranuleBytes != 0) [[unlikely]] {
-    return deallocate_cold(pointer, bytes, stream);
-  }
+  const std::uint64_t granule = granule_in_range(address);
+  if (granule >= range_granules_) [[unlikely]] return deallocate_cold(pointer, bytes, stream);
+  const std::uint64_t unit = granule / internal::kGranulesPerUnit;
   const std::uint32_t entry = tiers_.directory().entry(unit);
   if (BlockDirectory::is_run(entry)) {
     // Two forms, since the size that is not given need not be carried along.
@@ -207,27 +211,32 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
                             : deallocate_large_sized(pointer, bytes, stream, unit);
   }
   // Where no block is the entry leads to records that nothing ever makes live.
-  const Outcome outcome = put_small<false>(hot, unit, entry, address, bytes);
-  if (outcome == Outcome::done) [[likely]] return true;
+  const Outcome outcome = put_small_at_hand(hot, unit, entry, granule, bytes);
+  if (outcome == Outcome::done) [[likely]]
+    return true;
   return finish_free(outcome, pointer, bytes, stream);
 }
 
 GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamState* stream,
                                                std::uint64_t unit) {
-  const Outcome outcome =
-      put_run<false>(internal::hot_slot, unit, tiers_.directory().entry(unit),
-                     reinterpret_cast<DeviceAddress>(pointer), kNoSize);
-  if (outcome == Outcome::done) [[likely]] return true;
+  const std::uint32_t entry = tiers_.directory().entry(unit);
+  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, entry,
+                                         reinterpret_cast<DeviceAddress>(pointer), kNoSize);
+  if (outcome == Outcome::done) [[likely]]
+    return true;
+  if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
   return finish_free(outcome, pointer, kNoSize, stream);
 }
 
 GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t bytes,
                                                      internal::StreamState* stream,
                                                      std::uint64_t unit) {
-  const Outcome outcome =
-      put_run<false>(internal::hot_slot, unit, tiers_.directory().entry(unit),
-                     reinterpret_cast<DeviceAddress>(pointer), bytes);
-  if (outcome == Outcome::done) [[likely]] return true;
+  const std::uint32_t entry = tiers_.directory().entry(unit);
+  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, entry,
+                                         reinterpret_cast<DeviceAddress>(pointer), bytes);
+  if (outcome == Outcome::done) [[likely]]
+    return true;
+  if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
   return finish_free(outcome, pointer, bytes, stream);
 }
 
@@ -252,8 +261,8 @@ bool Pool::Impl::put_thoroughly(void* pointer, std::size_t bytes) {
   const std::uint32_t entry = tiers_.directory().entry(unit);
   if (entry == 0) return false;
   const Outcome outcome = BlockDirectory::is_run(entry)
-                              ? put_run<true>(hot, unit, entry, address, bytes)
-                              : put_small<true>(hot, unit, entry, address, bytes);
+                              ? put_run_at_hand(hot, unit, entry, address, bytes)
+                              : put_small_at_hand(hot, unit, entry, address / internal::kGranuleBytes, bytes);
   return outcome == Outcome::done ||
          (outcome != Outcome::refused && finish_free(outcome, pointer, bytes, nullptr));
 }

@@ -7,8 +7,7 @@ namespace gpupool {
 using internal::MutexLock;
 using internal::Reach;
 
-GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes,
-                                                internal::StreamState* stream) {
+GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::StreamState* stream) {
   const internal::HotSlot& hot = internal::hot_slot;
   internal::ThreadCache& cache = *hot.cache;
   if (bytes == 0 || bytes > limit_bytes_) return allocate_plain_cold(bytes, stream);
@@ -22,7 +21,7 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes,
   }
   if (id == 0) return allocate_plain_cold(bytes, stream);
   void* block;
-  if (hand_out_run(hot, id, units, bytes, hot.tag, block) == Outcome::noted) {
+  if (hand_out_run(hot, cache, id, units, bytes, hot.tag, block) == Outcome::noted) {
     return allocate_noted(block);
   }
   return block;
@@ -32,7 +31,11 @@ internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache, std::u
   if (depots_[cache.stream]->may_have_runs(units)) {
     if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
   }
-  const BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
+  BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
+  // The arena's end is for when nothing can be reclaimed: see take_after_reclaim().
+  if (block.run == 0 && has_nothing_to_reclaim(*internal::hot_slot.record, cache.stream)) {
+    block = tiers_.take_run(units, 1, cache.stream, Reach::everywhere);
+  }
   if (block.run != 0) {
     internal::hot_slot.record->counters.shared_hits[static_cast<std::size_t>(Tier::run)].add(1);
   }
@@ -56,7 +59,7 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
   }
   if (code == 0) return allocate_plain_cold(bytes, stream);
   void* block;
-  if (hand_out_small(hot, code, bin, bytes, hot.tag, block) == Outcome::noted) {
+  if (hand_out_small(hot, cache, tiers_.directory().records(), code, bin, bytes, hot.tag, block) == Outcome::noted) {
     return allocate_noted(block);
   }
   return block;

@@ -64,10 +64,9 @@ void Pool::Impl::arm(ThreadRecord& record) {
     counters.high.exchange_if(high, live);
     return;
   }
-  const auto step = static_cast<std::int64_t>(
-      std::max(kMinStepBytes, counted_.peak_requested_bytes /
-                                  (kStepsInPeak * std::max<std::uint64_t>(
-                                                      caches_.record_count(), 1))));
+  const auto step = static_cast<std::int64_t>(std::max(
+      kMinStepBytes, counted_.peak_requested_bytes /
+                         (kStepsInPeak * std::max<std::uint64_t>(caches_.record_count(), 1))));
   counters.high.set(live + step);
   counters.low.set(live - step);
 }

@@ -137,7 +137,7 @@ Result<void, Status> Pool::Impl::start() {
   arena_ = std::move(arena).value();
   addresses_ = &arena_->addresses();
   range_base_ = addresses_->range_base();
-  range_units_ = addresses_->range_units();
+  range_granules_ = addresses_->range_units() * internal::kGranulesPerUnit;
   {
     MutexLock lock(mu_);
     if (!tiers_.reserve(arena_->addresses(), arena_->page_capacity() * internal::kUnitsPerPage,
@@ -181,8 +181,8 @@ void Pool::Impl::shut_down() {
     MutexLock lock(mu_);
     const internal::CounterTotals totals = caches_.totals();
     if (const std::uint64_t blocks = totals.served() - totals.freed(); blocks > 0) {
-      leak = count_misuse(
-          {.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
+      leak =
+          count_misuse({.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
     }
     // Unmapping does not wait for running work, which so must be done: on what was freed, caches
     // included, and on what leaked, whatever stream uses it.

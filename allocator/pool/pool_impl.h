@@ -11,12 +11,13 @@
 //   mu_         guards every structure that threads share; what all requests need that no cache
 //               serves. No driver call is made under it.
 //
-// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, caching.cc, completion.cc,
-// upkeep.cc, peaks.cc, report.cc.
+// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, threads.cc,
+// caching.cc, draining.cc, completion.cc, upkeep.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -100,27 +101,26 @@ class Pool::Impl {
     left_over,  // taken from its holder, and not in a cache yet
     refused,    // nothing has changed
   };
-  // Each for the cache at hand. Thorough: with what a hit leaves out.
-  template <bool kThorough>
+  // Each for the cache at hand. With the full chain: also looks behind the one in use.
+  template <bool kWithFullChain>
   Outcome take_small(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
-  template <bool kThorough>
-  Outcome take_run(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
-  template <bool kThorough>
-  Outcome put_small(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
-                    DeviceAddress address, std::size_t bytes);
-  template <bool kThorough>
-  Outcome put_run(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
-                  DeviceAddress address, std::size_t bytes);
+  Outcome take_run_at_hand(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
+  Outcome put_small_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
+                            std::uint64_t granule, std::size_t bytes);
+  Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
+                          DeviceAddress address, std::size_t bytes);
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_noted(void* block);
   // hand_out.h
   internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
                              internal::ThreadRecord& record) const;
-  Outcome hand_out_small(const internal::HotSlot& hot, std::uint32_t code, std::uint32_t bin,
+  Outcome hand_out_small(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                         internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
                          std::size_t bytes, Tag tag, void*& out);
-  Outcome hand_out_run(const internal::HotSlot& hot, internal::RunId id, std::uint64_t units,
-                       std::size_t bytes, Tag tag, void*& out);
+  Outcome hand_out_run(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                       internal::RunId id, std::uint64_t units, std::size_t bytes, Tag tag,
+                       void*& out);
   // miss.cc: what the cache at hand does not have
   Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
   Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
@@ -137,10 +137,10 @@ class Pool::Impl {
   /// nullptr, false: go on as if there were no cache.
   void* take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) GPUPOOL_EXCLUDES(mu_);
   bool put_thoroughly(void* pointer, std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
-  std::uint64_t unit_in_range(DeviceAddress address) const noexcept {
-    // One comparison for both ends: an address below the base wraps to a huge offset.
-    const std::uint64_t unit = (address - range_base_) / internal::kUnitBytes;
-    return unit < range_units_ ? unit : internal::kNoUnit;
+  /// The granule of the arena's one range that begins at `address`; beyond range_granules_ where
+  /// none does. An address below the base or inside a granule turns into a huge number.
+  std::uint64_t granule_in_range(DeviceAddress address) const noexcept {
+    return std::rotr(address - range_base_, internal::log2_floor(internal::kGranuleBytes));
   }
   std::uint32_t code_of(Tag tag) const noexcept {
     if (tag == kUntagged || tag.index() >= tag_count_) return internal::BlockWord::kUntaggedCode;
@@ -157,6 +157,9 @@ class Pool::Impl {
                                 internal::ThreadRecord* record);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
+      GPUPOOL_REQUIRES(mu_);
+  /// Whether take_after_reclaim() would only take from the arena's end.
+  bool has_nothing_to_reclaim(const internal::ThreadRecord& record, StreamIndex stream) const
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
                               StreamIndex stream, internal::ThreadRecord* record)
@@ -179,6 +182,10 @@ class Pool::Impl {
                                    const internal::StreamState* stream);
   internal::ThreadCache* open_cache(internal::ThreadRecord* record,
                                     const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  /// A run that its holder has given back and that the cache at hand has no room for.
+  bool finish_run_free(internal::RunId id) GPUPOOL_EXCLUDES(mu_);
+  /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
+  bool note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// A block that its holder has given back and that the cache at hand had no room for.
   void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
   void put_cached(internal::ThreadCache* cache, BlockRef block, StreamIndex stream)
@@ -188,8 +195,7 @@ class Pool::Impl {
   void put_run(internal::ThreadCache& cache, internal::RunId id, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
-  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape)
-      GPUPOOL_REQUIRES(mu_);
+  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
   std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
@@ -222,8 +228,7 @@ class Pool::Impl {
   /// Cached blocks that nobody took for this long go back to the shared tiers.
   static constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
-  void end_caches(StreamIndex stream, const internal::ThreadRecord* record)
-      GPUPOOL_REQUIRES(mu_);
+  void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   static void on_thread_exit(void* impl, void* record);
   void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
   void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
@@ -250,14 +255,13 @@ class Pool::Impl {
     MissReason reason = MissReason::cold;
   };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
-                                internal::StreamState* stream,
-                                internal::ThreadRecord* record) GPUPOOL_EXCLUDES(mu_);
+                                internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_);
   /// A small block as a run of its own, where no chunk is to be had.
   BlockRef take_as_run(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
-                                     internal::StreamState* stream,
-                                     internal::ThreadRecord* record) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+                                     internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
                                    internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -265,8 +269,7 @@ class Pool::Impl {
   bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
                                   internal::ThreadRecord* record, FallbackReason reason)
-      GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::optional<internal::PageSpan> plan_growth(std::uint32_t units, std::uint32_t align_units,
                                                 StreamIndex stream, bool may_extend) const
       GPUPOOL_REQUIRES(mu_);
@@ -327,8 +330,7 @@ class Pool::Impl {
   void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
   internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
   internal::StreamState* find_or_adopt_locked(RawStream raw, std::uint64_t id,
-                                              internal::ThreadRecord* record)
-      GPUPOOL_REQUIRES(mu_);
+                                              internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
 
   // upkeep.cc
   /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe. Gives
@@ -380,8 +382,8 @@ class Pool::Impl {
 
   // What a hit reads, written seldom.
   const std::uint64_t serial_;
-  DeviceAddress range_base_ = 0;  // of the arena, where it is one range; else there are no units
-  std::uint64_t range_units_ = 0;
+  DeviceAddress range_base_ = 0;  // of the arena, where it is one range; else there are none
+  std::uint64_t range_granules_ = 0;
   const internal::AddressMap* addresses_ = nullptr;
   std::uint32_t tag_count_ = 0;
   internal::Relaxed<std::uint32_t> tick_;

@@ -41,8 +41,8 @@ void Pool::Impl::fill_counts(StatsV1& stats, const internal::CounterTotals& tota
   stats.hits = stats.requests - stats.misses;
   stats.hits_by_tier = totals.shared_hits;
   stats.hits_by_tier[static_cast<std::size_t>(Tier::cache)] =
-      stats.hits - std::accumulate(totals.shared_hits.begin(), totals.shared_hits.end(),
-                                   std::uint64_t{0});
+      stats.hits -
+      std::accumulate(totals.shared_hits.begin(), totals.shared_hits.end(), std::uint64_t{0});
   for (std::uint32_t bin = 0; bin < internal::kBinCount; ++bin) {
     stats.requests_by_size[internal::size_bucket(internal::kBinBytes[bin])] +=
         totals.allocations[bin];

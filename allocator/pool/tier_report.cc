@@ -44,8 +44,8 @@ SharedTiers::Found SharedTiers::find_slowly(std::uint64_t unit, std::uint64_t by
 }
 
 std::uint64_t SharedTiers::metadata_bytes() const noexcept {
-  return runs_.metadata_bytes() + chunk_end_ * (sizeof(Chunk) + 2 * sizeof(Slab) +
-                       kGranulesPerChunk * sizeof(BlockRecord)) +
+  return runs_.metadata_bytes() +
+         chunk_end_ * (sizeof(Chunk) + 2 * sizeof(Slab) + kGranulesPerChunk * sizeof(BlockRecord)) +
          lists_.size() * sizeof(StreamLists);
 }
 

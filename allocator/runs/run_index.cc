@@ -1,7 +1,5 @@
 #include "runs/run_index.h"
 
-#include "base/check.h"
-
 namespace gpupool::internal {
 namespace {
 
@@ -12,12 +10,128 @@ std::uint64_t priority(const Run& run) noexcept {
   return (x ^ (x >> 32)) * 0xbf58476d1ce4e5b9ULL;
 }
 
+/// The order of the index.
+bool is_before(const Run& a, const Run& b) noexcept {
+  return a.units != b.units ? a.units < b.units : a.start < b.start;
+}
+
 }  // namespace
 
-void RunIndex::insert_below(RunId& root, RunId id) {
+// Searching a bin.
+
+bool RunIndex::is_long_list(std::uint32_t bin) const {
+  std::uint32_t count = 0;
+  for (RunId id = roots_[bin]; id != 0 && count <= kMaxListed; id = (*runs_)[id].right) ++count;
+  return count > kMaxListed;
+}
+
+RunId RunIndex::first_of_several(std::uint32_t bin, std::uint32_t units) const {
+  if ((roots_[bin] & kTree) != 0) return first_in_tree(bin, units);
+  const LazyArray<Run>& runs = *runs_;
+  RunId found = 0;
+  std::uint32_t count = 0;
+  for (RunId id = roots_[bin]; id != 0; id = runs[id].right) {
+    if (++count > kMaxListed) {
+      make_tree(bin);
+      return first_in_tree(bin, units);
+    }
+    if (runs[id].units < units) continue;
+    if (found == 0 || is_before(runs[id], runs[found])) found = id;
+  }
+  return found;
+}
+
+RunId RunIndex::first_in_tree(std::uint32_t bin, std::uint32_t units) const {
+  RunId found = 0;
+  for (RunId node = roots_[bin] & ~kTree; node != 0;) {
+    const Run& run = (*runs_)[node];
+    if (run.units >= units) found = node;
+    node = run.units >= units ? run.left : run.right;
+  }
+  return found;
+}
+
+RunId RunIndex::leftmost(RunId node) const noexcept {
+  while (const RunId left = (*runs_)[node].left) node = left;
+  return node;
+}
+
+RunId RunIndex::next_in_tree(RunId id) const noexcept {
+  const LazyArray<Run>& runs = *runs_;
+  if (runs[id].right != 0) return leftmost(runs[id].right);
+  RunId above = runs[id].parent;
+  for (RunId node = id; above != 0 && runs[above].right == node; above = runs[node].parent) {
+    node = above;
+  }
+  return above;
+}
+
+RunId RunIndex::after(RunId id) const {
+  const LazyArray<Run>& runs = *runs_;
+  const std::uint32_t bin = runs[id].bin;
+  RunId found = 0;
+  if ((roots_[bin] & kTree) == 0 && is_long_list(bin)) make_tree(bin);
+  if ((roots_[bin] & kTree) != 0) {
+    found = next_in_tree(id);
+  } else {
+    for (RunId other = roots_[bin]; other != 0; other = runs[other].right) {
+      if (!is_before(runs[id], runs[other])) continue;
+      if (found == 0 || is_before(runs[other], runs[found])) found = other;
+    }
+  }
+  return found != 0 ? found : first_of_bins_from(bin + 1);
+}
+
+RunId RunIndex::first_walked_from(std::uint32_t bin) const noexcept {
+  const std::uint32_t found = bin_from(bin);
+  if (found >= kBinCount) return 0;
+  const RunId root = roots_[found];
+  return (root & kTree) != 0 ? leftmost(root & ~kTree) : root;
+}
+
+RunId RunIndex::next_walked(RunId id) const noexcept {
+  // Of a treap in order, since that is what taking one out leaves as it is.
+  const Run& run = (*runs_)[id];
+  const bool is_listed = (roots_[run.bin] & kTree) == 0;
+  const RunId next = is_listed ? run.right : next_in_tree(id);
+  return next != 0 ? next : first_walked_from(run.bin + 1U);
+}
+
+RunId RunIndex::last() const {
+  if (empty()) return 0;
+  const LazyArray<Run>& runs = *runs_;
+  const auto word = static_cast<std::uint32_t>(std::bit_width(summary_)) - 1;
+  const std::uint32_t bin =
+      word * 64 + static_cast<std::uint32_t>(std::bit_width(words_[word])) - 1;
+  if ((roots_[bin] & kTree) == 0 && is_long_list(bin)) make_tree(bin);
+  RunId last = roots_[bin] & ~kTree;
+  if ((roots_[bin] & kTree) != 0) {
+    while (runs[last].right != 0) last = runs[last].right;
+    return last;
+  }
+  for (RunId id = last; id != 0; id = runs[id].right) {
+    if (is_before(runs[last], runs[id])) last = id;
+  }
+  return last;
+}
+
+// The treap of a bin.
+
+void RunIndex::make_tree(std::uint32_t bin) const {
+  RunId next = roots_[bin];
+  roots_[bin] = kTree;
+  while (next != 0) {
+    const RunId id = next;
+    next = (*runs_)[id].right;
+    insert_in_tree(id);
+  }
+}
+
+void RunIndex::insert_in_tree(RunId id) const {
   LazyArray<Run>& runs = *runs_;
   Run& run = runs[id];
   const std::uint64_t own = priority(run);
+  RunId root = roots_[run.bin] & ~kTree;
   RunId* link = &root;
   RunId parent = 0;
   while (*link != 0 && priority(runs[*link]) > own) {
@@ -28,6 +142,7 @@ void RunIndex::insert_below(RunId& root, RunId id) {
   // What was there is below now: what comes before on the left, the others on the right.
   RunId rest = *link;
   *link = id;
+  roots_[run.bin] = root | kTree;
   RunId* before = &run.left;
   RunId* after = &run.right;
   RunId before_parent = id;
@@ -52,9 +167,21 @@ void RunIndex::insert_below(RunId& root, RunId id) {
   *after = 0;
 }
 
-void RunIndex::erase_below(RunId& root, RunId id) {
+void RunIndex::erase_beside_others(RunId id) {
   LazyArray<Run>& runs = *runs_;
   const Run& run = runs[id];
+  RunId& root = roots_[run.bin];
+  if ((root & kTree) != 0) return erase_from_tree(id);
+  RunId& link = run.parent != 0 ? runs[run.parent].right : root;
+  GPUPOOL_CHECK(link == id);
+  link = run.right;
+  if (run.right != 0) runs[run.right].parent = run.parent;
+}
+
+void RunIndex::erase_from_tree(RunId id) {
+  LazyArray<Run>& runs = *runs_;
+  const Run& run = runs[id];
+  RunId root = roots_[run.bin] & ~kTree;
   RunId parent = run.parent;
   RunId* link = &root;
   if (parent != 0) link = runs[parent].left == id ? &runs[parent].left : &runs[parent].right;
@@ -72,26 +199,10 @@ void RunIndex::erase_below(RunId& root, RunId id) {
   }
   *link = left | right;
   if (*link != 0) runs[*link].parent = parent;
+  roots_[run.bin] = root | kTree;
 }
 
-RunId RunIndex::after(RunId id) const {
-  const LazyArray<Run>& runs = *runs_;
-  if (runs[id].right != 0) return leftmost(runs[id].right);
-  RunId parent = runs[id].parent;
-  for (RunId node = id; parent != 0 && runs[parent].right == node; parent = runs[node].parent) {
-    node = parent;
-  }
-  return parent != 0 ? parent : first_of_bins_from(runs[id].bin + 1U);
-}
-
-RunId RunIndex::last() const {
-  if (empty()) return 0;
-  const auto word = static_cast<std::uint32_t>(std::bit_width(summary_)) - 1;
-  const auto bit = static_cast<std::uint32_t>(std::bit_width(words_[word])) - 1;
-  RunId node = roots_[word * 64 + bit];
-  while (const RunId right = (*runs_)[node].right) node = right;
-  return node;
-}
+// Checking.
 
 std::uint64_t RunIndex::check_invariants() const {
   std::uint64_t count = 0;
@@ -99,10 +210,26 @@ std::uint64_t RunIndex::check_invariants() const {
     GPUPOOL_CHECK((summary_ >> word & 1) == static_cast<std::uint32_t>(words_[word] != 0));
     for (std::uint64_t bits = words_[word]; bits != 0; bits &= bits - 1) {
       const std::uint32_t bin = word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
-      GPUPOOL_CHECK(roots_[bin] != 0);
       const Run* before = nullptr;
-      count += check_tree(roots_[bin], 0, bin, before);
+      const std::uint64_t in_bin = (roots_[bin] & kTree) == 0
+                                       ? check_list(bin)
+                                       : check_tree(roots_[bin] & ~kTree, 0, bin, before);
+      GPUPOOL_CHECK(in_bin > 0);
+      count += in_bin;
     }
+  }
+  return count;
+}
+
+std::uint64_t RunIndex::check_list(std::uint32_t bin) const {
+  std::uint64_t count = 0;
+  RunId before = 0;
+  for (RunId id = roots_[bin]; id != 0; id = (*runs_)[id].right) {
+    const Run& run = (*runs_)[id];
+    GPUPOOL_CHECK(run.parent == before && run.left == 0);
+    GPUPOOL_CHECK(run.bin == bin && bin_of(run.units) == bin);
+    before = id;
+    ++count;
   }
   return count;
 }

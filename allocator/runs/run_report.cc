@@ -31,7 +31,7 @@ void RunTable::add_to(StatsV1& stats) const {
 
 void RunTable::check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const {
   const auto check = [this](const RunIndex& index, StreamIndex holder) {
-    for (RunId id = index.first(); id != 0; id = index.after(id)) {
+    for (RunId id = index.first_walked(); id != 0; id = index.next_walked(id)) {
       GPUPOOL_CHECK(runs_[id].kind == RunKind::free && runs_[id].holder == holder);
     }
     return index.check_invariants();

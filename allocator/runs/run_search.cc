@@ -32,7 +32,7 @@ std::uint64_t RunTable::find_across(std::uint32_t units, std::uint32_t align_uni
   const RunIndex& own = by_stream_[stream]->index;
   std::uint64_t best = kNowhere;
   std::uint64_t best_units = 0;
-  for (RunId id = own.first(); id != 0; id = own.after(id)) {
+  for (RunId id = own.first_walked(); id != 0; id = own.next_walked(id)) {
     // Each stretch is walked once, from the first of the stream's own runs. Before that there is
     // nothing, or one ready run. A run without neighbours has been looked at by find().
     std::uint64_t start = runs_[id].start;
@@ -96,10 +96,18 @@ RunId RunTable::take_across(std::uint32_t units, std::uint32_t align_units, Stre
 
 template <class Visit>
 void RunTable::for_each_pending(Visit visit) const {
-  for (RunId id = nobodys_.first(); id != 0; id = nobodys_.after(id)) visit(id);
+  for (RunId id = nobodys_.first_walked(); id != 0; id = nobodys_.next_walked(id)) visit(id);
   for (const auto& own : by_stream_) {
-    for (RunId id = own->index.first(); id != 0; id = own->index.after(id)) visit(id);
+    for (RunId id = own->index.first_walked(); id != 0; id = own->index.next_walked(id)) visit(id);
   }
+}
+
+bool RunTable::has_of_others(StreamIndex stream) const noexcept {
+  if (!nobodys_.empty()) return true;
+  for (StreamIndex i = 0; i < by_stream_.size(); ++i) {
+    if (i != stream && !by_stream_[i]->index.empty()) return true;
+  }
+  return false;
 }
 
 std::uint64_t RunTable::largest_ready_units() const {

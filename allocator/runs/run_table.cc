@@ -1,3 +1,5 @@
+// take() and put(), and the few steps they are made of. Those are inlined by force: each has one or
+// two callers that matter, and the registers that a call saves would cost as much as the step.
 #include "runs/run_table.h"
 
 #include <algorithm>
@@ -101,16 +103,16 @@ void RunTable::refresh() {
     const std::uint64_t complete = streams_.complete_epoch(stream);
     if (own.complete_epoch == complete) continue;
     own.complete_epoch = complete;
-    for (RunId id = own.index.first(); id != 0;) {
-      const RunId next = own.index.after(id);
+    for (RunId id = own.index.first_walked(); id != 0;) {
+      const RunId next = own.index.next_walked(id);
       runs_[id].tickets.prune(streams_);
       if (runs_[id].tickets.empty()) put_again(own.index, id);
       id = next;
     }
   }
   // Last: what becomes a stream's own here must not join what that stream has just completed.
-  for (RunId id = nobodys_.first(); id != 0;) {
-    const RunId next = nobodys_.after(id);
+  for (RunId id = nobodys_.first_walked(); id != 0;) {
+    const RunId next = nobodys_.next_walked(id);
     runs_[id].tickets.prune(streams_);
     if (runs_[id].tickets.holder() != kNobody) put_again(nobodys_, id);
     id = next;

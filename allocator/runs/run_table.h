@@ -91,6 +91,9 @@ class RunTable {
   bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                 Reach reach) const;
 
+  /// Whether free runs wait for work that is not of `stream` alone.
+  bool has_of_others(StreamIndex stream) const noexcept;
+
   /// Where the arena ends: the free run there is kept for last.
   void set_end(std::uint64_t unit) noexcept { end_ = unit; }
   std::uint64_t ready_bytes() const noexcept { return ready_units_ * kUnitBytes; }
@@ -120,7 +123,10 @@ class RunTable {
   void mark(const Run& run, RunId entry);
   RunId take_from(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   RunId cut(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
+  /// What lies from `start` on becomes a free run of its own, if there is anything.
   void cut_off_rest(RunId id, std::uint64_t start);
+  /// Makes a run that is in no index free, together with its neighbours. Requires: its tickets are
+  /// pruned.
   void settle(RunId id);
   void put_again(RunIndex& index, RunId id);
   void take_in(RunId kept, RunId gone);

@@ -89,8 +89,8 @@ TEST_F(RunIndexTest, FindsAcrossTheEdgesOfBins) {
   EXPECT_EQ(runs_[index_.last()].units, 0xffffffff);
   // From the shortest on, so that each word of the bitmap becomes empty.
   for (const std::uint32_t units : lengths) {
-    ASSERT_EQ(runs_[index_.first()].units, units);
-    index_.erase(index_.first());
+    ASSERT_EQ(runs_[index_.find_at_least(0)].units, units);
+    index_.erase(index_.find_at_least(0));
     index_.check_invariants();
   }
   EXPECT_TRUE(index_.empty());
@@ -101,13 +101,68 @@ TEST_F(RunIndexTest, ManyInOneBinComeOutByLengthAndStart) {
   for (RunId id = 1; id < 3000; ++id) insert(id, id * 610ULL, (1U << 20) + id % 7);
   EXPECT_EQ(index_.check_invariants(), 2999u);
   std::pair<std::uint32_t, std::uint64_t> before{0, 0};
-  for (RunId id = index_.find_at_least(1U << 20); id != 0; id = index_.first()) {
+  for (RunId id = index_.find_at_least(1U << 20); id != 0; id = index_.find_at_least(0)) {
     const std::pair<std::uint32_t, std::uint64_t> key{runs_[id].units, runs_[id].start};
     ASSERT_LT(before, key);
     before = key;
     index_.erase(id);
   }
   EXPECT_TRUE(index_.empty());
+}
+
+TEST_F(RunIndexTest, AWalkMeetsEachOnceAndMayEraseWhatItHasMet) {
+  // Bins of one, of a few, and of many; those that a search orders and those that none has seen.
+  for (const bool is_searched : {false, true}) {
+    std::set<RunId> left;
+    for (RunId id = 1; id < 400; ++id) {
+      const std::uint32_t units = id < 10 ? id : id < 14 ? 20 : id < 300 ? 30 : 1000 + id % 3;
+      insert(id, id * 100ULL, units);
+      left.insert(id);
+    }
+    if (is_searched) {
+      EXPECT_EQ(index_.find_at_least(30), 14u);
+      EXPECT_EQ(index_.find_at_least(1000), 300u);
+    }
+    EXPECT_EQ(index_.check_invariants(), left.size());
+    for (RunId id = index_.first_walked(); id != 0;) {
+      const RunId next = index_.next_walked(id);
+      ASSERT_EQ(left.erase(id), 1u);
+      if (id % 3 != 0) index_.erase(id);
+      id = next;
+    }
+    EXPECT_TRUE(left.empty());
+    EXPECT_EQ(index_.check_invariants(), 133u);
+    for (RunId id = index_.first_walked(); id != 0; id = index_.first_walked()) {
+      ASSERT_EQ(id % 3, 0u);
+      index_.erase(id);
+    }
+    EXPECT_TRUE(index_.empty());
+  }
+}
+
+TEST_F(RunIndexTest, AnswersAreTheSameOnBothSidesOfTheLongestList) {
+  for (RunId count = 2; count <= RunIndex::kMaxListed + 2; ++count) {
+    // Put in from the last to the first, all in one bin, of three lengths.
+    for (RunId id = count; id > 0; --id) insert(id, id, 1024 + id % 3);
+    for (const std::uint32_t units : {1024U, 1025U, 1026U}) {
+      const RunId first = units == 1024 ? 3 : units == 1025 ? 1 : 2;
+      const RunId best = first <= count ? first : index_.find_at_least(units + 1);
+      EXPECT_EQ(index_.find_at_least(units), best) << count;
+    }
+    RunId met = 0;
+    for (RunId id = index_.find_at_least(0); id != 0; id = index_.after(id)) {
+      ++met;
+      const RunId next = index_.after(id);
+      ASSERT_TRUE(next == 0 || runs_[next].units > runs_[id].units || next > id);
+      if (next == 0) {
+        EXPECT_EQ(index_.last(), id);
+      }
+    }
+    EXPECT_EQ(met, count);
+    EXPECT_EQ(index_.check_invariants(), count);
+    for (RunId id = 1; id <= count; ++id) index_.erase(id);
+    EXPECT_TRUE(index_.empty());
+  }
 }
 
 /// How the lengths of runs are spread: within one bin, over the narrow ones, over all.

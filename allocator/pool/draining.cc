@@ -1,0 +1,218 @@
+// Emptying caches into the shared tiers: the calling thread's own, other threads' by claiming them,
+// and what nobody has used for a while.
+#include <algorithm>
+
+#include "base/check.h"
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::BlockRecord;
+using internal::Chain;
+using internal::kBinCount;
+using internal::RunBlock;
+using internal::RunChain;
+using internal::ThreadCache;
+using internal::ThreadRecord;
+
+// To the shared tiers.
+
+std::uint64_t Pool::Impl::flush(Chain chain, StreamIndex stream) {
+  BlockRecord* const records = tiers_.directory().records();
+  const TicketSet tickets = tickets_of(stream);
+  std::uint64_t bytes = 0;
+  for (std::uint32_t code = chain.head; code != 0;) {
+    const std::uint32_t next = records[code].next.get();
+    const BlockRef block = BlockRef::from_code(code);
+    bytes += tiers_.bytes_of(block);
+    tiers_.put(block, tickets);
+    code = next;
+  }
+  return bytes;
+}
+
+std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
+  const RunBlock* const blocks = tiers_.directory().run_blocks();
+  const TicketSet tickets = tickets_of(stream);
+  for (std::uint32_t id = chain.head; id != 0;) {
+    const std::uint32_t next = blocks[id].record.next.get();
+    tiers_.put({id, 0, 0}, tickets);
+    id = next;
+  }
+  return chain.bytes();
+}
+
+std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
+  if (!cache.may_hold_runs) return 0;
+  std::uint64_t moved = 0;
+  for (;;) {
+    const RunChain chain = cache.runs.evict_other(0, tiers_.directory().run_blocks());
+    if (chain.head == 0) break;
+    moved += flush(chain, cache.stream);
+  }
+  cache.runs.rest();
+  cache.may_hold_runs = false;
+  --run_caches_;
+  update_run_limit();
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_nearest_runs(ThreadRecord* record, StreamIndex stream,
+                                             std::uint32_t units) {
+  if (record == nullptr) return 0;
+  for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+    if (cache->stream != stream || cache->runs.bytes() == 0) continue;
+    return flush(cache->runs.take_nearest(units, tiers_.directory().run_blocks()), stream);
+  }
+  return 0;
+}
+
+std::uint64_t Pool::Impl::flush_own_runs(ThreadRecord* record) {
+  if (record == nullptr) return 0;
+  std::uint64_t moved = 0;
+  for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+    moved += flush_runs(*cache);
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_bin(ThreadCache& cache, std::uint32_t bin) {
+  std::uint64_t moved = 0;
+  for (Chain chain = cache.small.take_chain(bin); chain.head != 0;
+       chain = cache.small.take_chain(bin)) {
+    moved += flush(chain, cache.stream);
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
+  std::uint64_t moved = flush_runs(cache);
+  cache.small.empty_all([&](std::uint32_t bin) { moved += flush_bin(cache, bin); });
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
+  internal::Depot& depot = *depots_[stream];
+  std::uint64_t moved = 0;
+  while (depot.small_bytes() > 0) {
+    moved += flush(depot.take(depot.any_bin(), tiers_.directory().records()), stream);
+  }
+  depot_run_bytes_ -= depot.run_bytes();
+  while (depot.run_bytes() > 0) {
+    moved += flush(depot.take_any_runs(tiers_.directory().run_blocks()), stream);
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_depots() {
+  std::uint64_t moved = 0;
+  for (StreamIndex i = 0; i < depots_.size(); ++i) {
+    if (depots_[i]->bytes() > 0) moved += flush_depot(i);
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_own(ThreadRecord* record) {
+  if (record == nullptr) return 0;
+  std::uint64_t moved = 0;
+  for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+    moved += flush(*cache);
+  }
+  return moved;
+}
+
+// Caches of other threads.
+
+template <class F, class G>
+std::uint64_t Pool::Impl::for_claimed(const ThreadRecord* record, bool must_have_all, F is_meant,
+                                      G visit) {
+  claimed_.clear();
+  caches_.for_each_cache([&](const ThreadRecord& owner, ThreadCache& cache) {
+    if (&owner != record && !cache.claim.has_ended() && is_meant(cache)) claimed_.push_back(&cache);
+  });
+  const std::size_t count = caches_.claim(claimed_, must_have_all);
+  std::uint64_t moved = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    moved += visit(*claimed_[i]);
+    claimed_[i]->claim.release();
+  }
+  return moved;
+}
+
+std::uint64_t Pool::Impl::flush_others(const ThreadRecord* record, bool must_have_all) {
+  return for_claimed(
+      record, must_have_all, [](const ThreadCache& cache) { return !cache.is_empty(); },
+      [&](ThreadCache& cache) { return flush(cache); });
+}
+
+std::uint64_t Pool::Impl::drain_all(bool must_have_all) {
+  ThreadRecord* const record = find_own_record();
+  std::uint64_t moved = flush_own(record);
+  moved += flush_depots();
+  moved += flush_others(record, must_have_all);
+  if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
+  return moved;
+}
+
+void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
+  const auto end = [&](ThreadCache& cache) {
+    const std::uint64_t moved = flush(cache);
+    cache.claim.end();
+    return moved;
+  };
+  for_claimed(
+      record, true, [&](const ThreadCache& cache) { return cache.stream == stream; }, end);
+  if (record != nullptr) {
+    for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+      if (cache->stream == stream && !cache->claim.has_ended()) end(*cache);
+    }
+  }
+  flush_depot(stream);
+}
+
+void Pool::Impl::age_caches(std::uint64_t now_ns) {
+  if (now_ns < next_aging_ns_) return;
+  next_aging_ns_ = now_ns + kCacheAgeNs;
+  const internal::BlockDirectory& directory = tiers_.directory();
+  const auto is_old = [&](BlockRef block) {
+    // The newest of its list stands for all: what is below was put there earlier.
+    constexpr auto kAgeTicks = static_cast<std::uint32_t>(kCacheAgeNs / internal::kTickNs);
+    return tick_.get() - directory.record(block).tick.get() >= kAgeTicks;
+  };
+  const auto is_old_bin = [&](const ThreadCache& cache, std::uint32_t bin) {
+    const std::uint32_t code = cache.small.head(bin);
+    return code != 0 && is_old(BlockRef::from_code(code));
+  };
+  const auto is_old_run = [&](std::uint32_t id) { return is_old({id, 0, 0}); };
+  const auto flush_old = [&](ThreadCache& cache) {
+    std::uint64_t moved = 0;
+    for (std::uint32_t bin = 0; bin < kBinCount; ++bin) {
+      if (is_old_bin(cache, bin)) moved += flush_bin(cache, bin);
+    }
+    for (;;) {
+      const RunChain chain = cache.runs.take_if(is_old_run, tiers_.directory().run_blocks());
+      if (chain.head == 0) break;
+      moved += flush(chain, cache.stream);
+    }
+    if (cache.runs.bytes() == 0) flush_runs(cache);
+    return moved;
+  };
+  const auto has_old = [&](const ThreadCache& cache) {
+    for (std::uint32_t bin = 0; bin < kBinCount; ++bin) {
+      if (is_old_bin(cache, bin)) return true;
+    }
+    return cache.runs.has_any(is_old_run);
+  };
+  ThreadRecord* const record = find_own_record();
+  for_claimed(record, false, has_old, flush_old);
+  if (record != nullptr) {
+    for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+      flush_old(*cache);
+    }
+  }
+  for (StreamIndex i = 0; i < depots_.size(); ++i) {
+    if (!depots_[i]->was_touched()) flush_depot(i);
+  }
+}
+
+}  // namespace gpupool
