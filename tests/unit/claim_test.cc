@@ -29,16 +29,9 @@ TEST_P(ClaimTest, IsOpenUntilItIsClaimedAndAgainAfterwards) {
     EXPECT_TRUE(claim_.is_outside());
     claim_.claim();
     EXPECT_FALSE(claim_.enter());
-    EXPECT_FALSE(claim_.enter_quickly());
     EXPECT_TRUE(claim_.is_outside());  // whoever is refused has entered nothing
     claim_.release();
   }
-}
-
-TEST_P(ClaimTest, TheQuickWayInIsForThoseThatHaveTheFence) {
-  EXPECT_EQ(claim_.enter_quickly(), has_fence());
-  if (has_fence()) claim_.leave();
-  EXPECT_TRUE(claim_.is_outside());
 }
 
 TEST_P(ClaimTest, AnOwnerInsideIsSeen) {
@@ -60,7 +53,6 @@ TEST_P(ClaimTest, AnEndIsForGood) {
   claim_.release();
   EXPECT_TRUE(claim_.has_ended());
   EXPECT_FALSE(claim_.enter());
-  EXPECT_FALSE(claim_.enter_quickly());
   claim_.start(has_fence());
   EXPECT_FALSE(claim_.has_ended());
   EXPECT_TRUE(claim_.enter());
@@ -71,7 +63,6 @@ TEST(ClaimBeforeItsStartTest, NobodyGetsIn) {
   Claim claim;
   EXPECT_TRUE(claim.has_ended());
   EXPECT_FALSE(claim.enter());
-  EXPECT_FALSE(claim.enter_quickly());
 }
 
 // Two plain counters that both sides move: under ThreadSanitizer a race would be reported, without

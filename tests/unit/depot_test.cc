@@ -82,6 +82,28 @@ TEST_F(DepotTest, BinsAreKeptApart) {
   EXPECT_EQ(depot_.bytes(), 0u);
 }
 
+TEST_F(DepotTest, AnyBinIsOneThatHasAChain) {
+  std::mt19937 random(1);
+  std::vector<std::uint32_t> chains(kBinCount, 0);
+  std::uint32_t count = 0;
+  for (int step = 0; step < 3000; ++step) {
+    const auto bin = static_cast<std::uint32_t>(random() % kBinCount);
+    if (bin == buddy_bin(0)) continue;
+    if (random() % 2 == 0 && last_ + 3 < records_.size()) {
+      depot_.put(bin, make_chain(bin, 1 + random() % 2), records_.data());
+      ++chains[bin], ++count;
+    } else if (depot_.take(bin, records_.data()).head != 0) {
+      --chains[bin], --count;
+    }
+    ASSERT_EQ(depot_.small_bytes() == 0, count == 0);
+    if (count > 0) {
+      ASSERT_GT(chains[depot_.any_bin()], 0u);
+    }
+  }
+  while (depot_.small_bytes() > 0) depot_.take(depot_.any_bin(), records_.data());
+  for (std::uint32_t bin = 0; bin < kBinCount; ++bin) EXPECT_EQ(depot_.head(bin), 0u);
+}
+
 TEST_F(DepotTest, RunsOfSixteenSizesWithAnyNumberOfChains) {
   for (std::uint32_t units = 40; units < 56; ++units) {
     EXPECT_TRUE(depot_.put_runs(make_runs(units, 2), runs_.data()));

@@ -160,6 +160,17 @@ TEST_F(RunBinsTest, NearestIsTheSmallestThatIsEnoughElseTheLargest) {
   EXPECT_EQ(nearest(1), 0u);
 }
 
+TEST_F(RunBinsTest, AtRestItKeepsNothingMore) {
+  ASSERT_TRUE(put(1, 70));
+  EXPECT_EQ(bins_.evict_other(0, blocks_.data()).head, 1u);
+  bins_.rest();
+  EXPECT_EQ(bins_.limit_bytes(), 0u);
+  EXPECT_FALSE(put(1, 70));
+  EXPECT_EQ(take(70), 0u);
+  bins_.set_limit(70 * kUnitBytes);
+  EXPECT_TRUE(put(1, 70));
+}
+
 TEST_F(RunBinsTest, AChainNeedsAnEmptySlot) {
   ASSERT_TRUE(put(1, 70));
   EXPECT_FALSE(bins_.put_chain({2, 1, 70}));

@@ -6,46 +6,46 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
+#include <map>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "stream/stream_table.h"
+
 namespace gpupool::internal {
 namespace {
-
-/// States are only compared.
-const StreamState* state(std::uintptr_t number) {
-  return reinterpret_cast<const StreamState*>(number * 64);
-}
 
 class ThreadCachesTest : public testing::TestWithParam<bool> {
  protected:
   ThreadCachesTest() { EXPECT_TRUE(caches_.reserve(GetParam())); }
 
   ThreadCache& open(ThreadRecord& record, StreamIndex stream) {
-    return *caches_.open_cache(record, state(stream + 1), stream, 1 << 20);
+    return *caches_.open_cache(record, state(stream), stream, 1 << 20);
   }
 
+  const StreamState* state(std::uint32_t number) { return &states_[number]; }
+
   ThreadCaches caches_;
+  std::map<std::uint32_t, StreamState> states_;
 };
 
 TEST_P(ThreadCachesTest, FindsTheOpenCacheOfAStream) {
   ThreadRecord& record = *caches_.open_record();
   // 0 and 64 share a place in the table of what was found last.
   for (const StreamIndex stream : {0u, 1u, 64u, 128u, 65535u}) {
-    EXPECT_EQ(record.find(state(stream + 1), stream), nullptr);
+    EXPECT_EQ(record.find(state(stream), stream), nullptr);
     ThreadCache& cache = open(record, stream);
     EXPECT_EQ(cache.stream, stream);
     EXPECT_EQ(cache.stream_bits, BlockWord::stream_bits(stream));
     EXPECT_TRUE(cache.is_empty());
   }
   for (const StreamIndex stream : {0u, 64u, 128u, 1u, 0u, 65535u}) {
-    ThreadCache* const cache = record.find(state(stream + 1), stream);
+    ThreadCache* const cache = record.find(state(stream), stream);
     ASSERT_NE(cache, nullptr);
     EXPECT_EQ(cache->stream, stream);
   }
-  EXPECT_EQ(record.find(state(3), 2), nullptr);
+  EXPECT_EQ(record.find(state(2), 2), nullptr);
   // The same index, but another stream that has it now.
   EXPECT_EQ(record.find(state(1000), 0), nullptr);
   EXPECT_EQ(caches_.cache_count(), 5u);
@@ -55,11 +55,11 @@ TEST_P(ThreadCachesTest, AnEndedCacheIsNotFoundAndLeavesAtTheNextOpening) {
   ThreadRecord& record = *caches_.open_record();
   ThreadCache& cache = open(record, 5);
   cache.claim.end();
-  EXPECT_EQ(record.find(state(6), 5), nullptr);
+  EXPECT_EQ(record.find(state(5), 5), nullptr);
   EXPECT_EQ(caches_.cache_count(), 1u);
   ThreadCache& next = open(record, 5);
   EXPECT_EQ(caches_.cache_count(), 1u);
-  EXPECT_EQ(record.find(state(6), 5), &next);
+  EXPECT_EQ(record.find(state(5), 5), &next);
   EXPECT_TRUE(next.claim.enter());
   next.claim.leave();
 }
@@ -145,7 +145,7 @@ TEST_P(ThreadCachesTest, WhoMustHaveAllWaits) {
   std::atomic<bool> is_inside{false};
   std::atomic<bool> has_left{false};
   std::thread owner([&] {
-    ThreadCache& cache = *record.find(state(2), 1);
+    ThreadCache& cache = *record.find(state(1), 1);
     EXPECT_TRUE(cache.claim.enter());
     is_inside = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
