@@ -17,6 +17,8 @@ class Relaxed {
   constexpr explicit Relaxed(T value) noexcept : value_(value) {}
 
   T get() const noexcept { return value_.load(std::memory_order_relaxed); }
+  /// The same before whatever is read next.
+  T get_first() const noexcept { return value_.load(std::memory_order_acquire); }
   void set(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
   void add(T delta) noexcept { set(static_cast<T>(get() + delta)); }
   /// Sets `to` where the value is `from`; for the rare writer that is not the owner.

@@ -124,11 +124,21 @@ CounterTotals ThreadCaches::totals() const {
 }
 
 std::int64_t ThreadCaches::live_bytes() const {
-  auto live = static_cast<std::int64_t>(ended_.live_bytes());
+  std::int64_t live = ended_.net_bytes();
   for (const ThreadRecord* record = list_; record != nullptr; record = record->next) {
     live += record->counters.live();
   }
   return live;
+}
+
+std::int64_t ThreadCaches::highest_live_bytes() const {
+  std::int64_t highest = ended_.net_bytes();
+  for (const ThreadRecord* record = list_; record != nullptr; record = record->next) {
+    const ThreadCounters& counters = record->counters;
+    const std::int64_t live = counters.live();
+    highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;
+  }
+  return highest;
 }
 
 }  // namespace gpupool::internal

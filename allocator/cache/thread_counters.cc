@@ -28,7 +28,7 @@ std::uint64_t CounterTotals::live_block_bytes() const noexcept {
   for (std::size_t bin = 0; bin < kBinCount; ++bin) {
     bytes += (allocations[bin] - frees[bin]) * kBinBytes[bin];
   }
-  return bytes;
+  return at_least_none(static_cast<std::int64_t>(bytes));
 }
 
 std::uint64_t CounterTotals::served() const noexcept {
@@ -60,15 +60,18 @@ void ThreadCounters::start() {
 
 void ThreadCounters::add_to(CounterTotals& totals) const {
   for (std::size_t bin = 0; bin < kBinCount; ++bin) {
-    totals.allocations[bin] += bins[bin].allocations.get();
-    totals.frees[bin] += bins[bin].frees.get();
+    const Pair blocks = read(bins[bin].allocations, bins[bin].frees);
+    totals.allocations[bin] += blocks.up;
+    totals.frees[bin] += blocks.down;
   }
-  totals.allocated_bytes += allocated_bytes.get();
-  totals.freed_bytes += freed_bytes.get();
+  const Pair requested = read(allocated_bytes, freed_bytes);
+  totals.allocated_bytes += requested.up;
+  totals.freed_bytes += requested.down;
   add(large_allocations, totals.large_allocations);
   totals.large_frees += large_frees.get();
-  totals.run_bytes_out += run_bytes_out.get();
-  totals.run_bytes_back += run_bytes_back.get();
+  const Pair run_bytes = read(run_bytes_out, run_bytes_back);
+  totals.run_bytes_out += run_bytes.up;
+  totals.run_bytes_back += run_bytes.down;
   add(tag_bytes, totals.tag_bytes);
   add(shared_hits, totals.shared_hits);
   add(moved, totals.moved);

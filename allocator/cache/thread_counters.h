@@ -51,11 +51,27 @@ struct CounterTotals {
   std::array<std::uint64_t, kSizeBuckets> moved{};
   DurationHistogram hit_duration;
 
-  std::uint64_t live_bytes() const noexcept { return allocated_bytes - freed_bytes; }
+  // What is live may seem less than nothing, where a block went from one shard to another while
+  // both were summed.
+  std::uint64_t live_bytes() const noexcept { return at_least_none(net_bytes()); }
+  std::int64_t net_bytes() const noexcept {
+    return static_cast<std::int64_t>(allocated_bytes - freed_bytes);
+  }
+  std::uint64_t live_blocks() const noexcept {
+    return at_least_none(static_cast<std::int64_t>(served() - freed()));
+  }
+  std::uint64_t live_bytes_of(std::size_t tag) const noexcept {
+    return at_least_none(static_cast<std::int64_t>(tag_bytes[tag]));
+  }
   /// Bytes of the blocks that programs hold, fallbacks excepted.
   std::uint64_t live_block_bytes() const noexcept;
   std::uint64_t served() const noexcept;
   std::uint64_t freed() const noexcept;
+
+ private:
+  static std::uint64_t at_least_none(std::int64_t value) noexcept {
+    return value > 0 ? static_cast<std::uint64_t>(value) : 0;
+  }
 };
 
 struct alignas(64) ThreadCounters {
@@ -120,7 +136,8 @@ struct alignas(64) ThreadCounters {
   static constexpr std::uint64_t kSampleEvery = 1024;
 
   std::int64_t live() const noexcept {
-    return static_cast<std::int64_t>(allocated_bytes.get() - freed_bytes.get());
+    const Pair bytes = read(allocated_bytes, freed_bytes);
+    return static_cast<std::int64_t>(bytes.up - bytes.down);
   }
   void count_hit_duration(std::uint64_t ns) noexcept {
     hit_count[duration_bucket(ns)].add(1);
@@ -129,6 +146,23 @@ struct alignas(64) ThreadCounters {
   void add_to(CounterTotals& totals) const;
 
  private:
+  /// Two counters whose difference is what is live.
+  struct Pair {
+    std::uint64_t up = 0;
+    std::uint64_t down = 0;
+  };
+  /// Both as they were at one moment: one read after the other, the difference would be of no
+  /// moment at all while the owner allocates and frees in turn. Where the owner never stands still
+  /// that long, what is live seems too little, not too much.
+  static Pair read(const Relaxed<std::uint64_t>& up, const Relaxed<std::uint64_t>& down) noexcept {
+    constexpr int kMostTries = 64;
+    Pair pair;
+    for (int i = 0; i < kMostTries; ++i) {
+      pair = {up.get_first(), down.get_first()};
+      if (up.get() == pair.up) break;
+    }
+    return pair;
+  }
   static std::size_t log2_up(std::uint64_t bytes) noexcept {
     return static_cast<std::size_t>(std::bit_width(bytes - 1));
   }

@@ -20,36 +20,29 @@ GPUPOOL_INLINE internal::BlockWord Pool::Impl::tagged(internal::BlockWord word, 
   return word.with_tag(code);
 }
 
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::hand_out_small(const internal::HotSlot& hot,
-                                                              const internal::ThreadCache& cache,
-                                                              internal::BlockRecord* records,
-                                                              std::uint32_t code, std::uint32_t bin,
-                                                              std::size_t bytes, Tag tag,
-                                                              void*& out) {
+GPUPOOL_INLINE void* Pool::Impl::make_small_live(const internal::HotSlot& hot,
+                                                 const internal::ThreadCache& cache,
+                                                 internal::BlockRecord* records, std::uint32_t code,
+                                                 std::uint32_t bin, std::size_t bytes, Tag tag) {
   internal::BlockRecord& record = records[code];
   record.set_requested(bytes);
   record.tick.set(tick_.get());
   // Last, so that a block is live only once its record is whole.
   record.store(
       tagged(internal::BlockWord::live_untagged(bin, cache.stream_bits), tag, bytes, *hot.record));
-  out = reinterpret_cast<void*>(tiers_.directory().address_of_code(code));
-  return hot.record->counters.count_small(bin, bytes) ? Outcome::noted : Outcome::done;
+  return reinterpret_cast<void*>(tiers_.directory().address_of_code(code));
 }
 
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::hand_out_run(const internal::HotSlot& hot,
-                                                            const internal::ThreadCache& cache,
-                                                            internal::RunId id, std::uint64_t units,
-                                                            std::size_t bytes, Tag tag,
-                                                            void*& out) {
+GPUPOOL_INLINE void* Pool::Impl::make_run_live(const internal::HotSlot& hot,
+                                               const internal::ThreadCache& cache,
+                                               internal::RunId id, std::size_t bytes, Tag tag) {
   internal::Run& block = tiers_.directory().runs()[id];
   block.record.set_requested(bytes);
   block.record.tick.set(tick_.get());
   block.record.store(
       tagged(internal::BlockWord::live_untagged(internal::BlockWord::kNoBin, cache.stream_bits),
              tag, bytes, *hot.record));
-  out = reinterpret_cast<void*>(address_of_unit(block.start));
-  return hot.record->counters.count_run(bytes, units * internal::kUnitBytes) ? Outcome::noted
-                                                                             : Outcome::done;
+  return reinterpret_cast<void*>(address_of_unit(block.start));
 }
 
 }  // namespace gpupool

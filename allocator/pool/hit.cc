@@ -33,7 +33,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, st
   if (code == 0) [[unlikely]]
     return Outcome::refused;
 
-  return hand_out_small(hot, cache, records, code, bin, bytes, tag, out);
+  out = make_small_live(hot, cache, records, code, bin, bytes, tag);
+  return hot.record->counters.count_small(bin, bytes) ? Outcome::noted : Outcome::done;
 }
 
 GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& hot,
@@ -50,7 +51,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& h
   cache.claim.leave();
   if (id == 0) return Outcome::refused;
 
-  return hand_out_run(hot, cache, id, units, bytes, tag, out);
+  out = make_run_live(hot, cache, id, bytes, tag);
+  return hot.record->counters.count_run(bytes, units * kUnitBytes) ? Outcome::noted : Outcome::done;
 }
 
 Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
@@ -142,7 +144,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& 
 
   record.tick.set(tick_.get());
   const bool is_put = cache.small.put(bin, code, records);
-  if (!is_put) [[unlikely]] cache.has_left_over.set(true);
+  if (!is_put) [[unlikely]]
+    cache.has_left_over.set(true);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
   if (!word.is_untagged()) [[unlikely]]

@@ -1,5 +1,8 @@
 // The usual miss: what the calling thread's cache does not have, the shared tiers do, in one lock
 // and one search. Everything else goes the long way (allocate.cc).
+//
+// A request is counted under the same lock as the tier that served it, so that no snapshot has one
+// without the other.
 #include "pool/hand_out.h"
 
 namespace gpupool {
@@ -14,16 +17,16 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::Str
   const auto units =
       static_cast<std::uint32_t>((bytes + internal::kUnitBytes - 1) / internal::kUnitBytes);
   internal::RunId id = 0;
+  bool is_noted = false;
   {
     MutexLock lock(mu_);
     // A stream that has ended has no cache that is open.
     if (!cache.claim.has_ended()) id = take_run_shared(cache, units);
+    if (id != 0) is_noted = hot.record->counters.count_run(bytes, units * internal::kUnitBytes);
   }
   if (id == 0) return allocate_plain_cold(bytes, stream);
-  void* block;
-  if (hand_out_run(hot, cache, id, units, bytes, hot.tag, block) == Outcome::noted) {
-    return allocate_noted(block);
-  }
+  void* const block = make_run_live(hot, cache, id, bytes, hot.tag);
+  if (is_noted) return allocate_noted(block);
   return block;
 }
 
@@ -48,21 +51,22 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
   internal::ThreadCache& cache = *hot.cache;
   const std::uint32_t bin = internal::bin_of(bytes);
   std::uint32_t code = 0;
-  // The chain behind the one in use, or a cache that is entered by exchange.
+  bool is_noted = false;
+  // The chain behind the one in use.
   if (cache.claim.enter()) {
     code = cache.small.take(bin, tiers_.directory().records());
     cache.claim.leave();
+    if (code != 0) is_noted = hot.record->counters.count_small(bin, bytes);
   }
   if (code == 0) {
     MutexLock lock(mu_);
     if (!cache.claim.has_ended()) code = take_small_shared(cache, bin);
+    if (code != 0) is_noted = hot.record->counters.count_small(bin, bytes);
   }
   if (code == 0) return allocate_plain_cold(bytes, stream);
-  void* block;
-  if (hand_out_small(hot, cache, tiers_.directory().records(), code, bin, bytes, hot.tag, block) ==
-      Outcome::noted) {
-    return allocate_noted(block);
-  }
+  void* const block =
+      make_small_live(hot, cache, tiers_.directory().records(), code, bin, bytes, hot.tag);
+  if (is_noted) return allocate_noted(block);
   return block;
 }
 

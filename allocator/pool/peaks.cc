@@ -3,7 +3,7 @@
 // Note [Peak of several shards]
 // One shard: its thread keeps the highest value itself, and the peak is exact. More: the sum is
 // taken whenever a shard has moved by a step, up or down, since it last was; so the peak is at most
-// (shards * step) too low. The step is 4 MiB, or 1/256 of the peak divided by the number of shards,
+// (shards * step) wrong. The step is 4 MiB, or 1/256 of the peak divided by the number of shards,
 // the larger, so that the error stays below 0.4 % and a block smaller than a step shares nothing
 // between threads.
 #include <algorithm>
@@ -38,15 +38,7 @@ void Pool::Impl::note_step_locked(ThreadRecord* record) {
 }
 
 std::uint64_t Pool::Impl::recent_peak() const {
-  const std::int64_t live = caches_.live_bytes();
-  std::int64_t peak = live;
-  for (const ThreadRecord* record = caches_.records(); record != nullptr; record = record->next) {
-    const internal::ThreadCounters& counters = record->counters;
-    if (counters.is_alone.get()) {
-      peak = std::max(peak, live - counters.live() + counters.high.get());
-    }
-  }
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(peak, 0));
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.highest_live_bytes(), 0));
 }
 
 void Pool::Impl::fold_peaks() {

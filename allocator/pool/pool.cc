@@ -180,7 +180,7 @@ void Pool::Impl::shut_down() {
   {
     MutexLock lock(mu_);
     const internal::CounterTotals totals = caches_.totals();
-    if (const std::uint64_t blocks = totals.served() - totals.freed(); blocks > 0) {
+    if (const std::uint64_t blocks = totals.live_blocks(); blocks > 0) {
       leak =
           count_misuse({.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
     }

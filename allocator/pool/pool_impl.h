@@ -61,7 +61,7 @@ class Pool::Impl {
 
   Result<std::size_t> find_size(const void* pointer) const;
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
-  StatsV1 stats() const;
+  StatsV1 stats();
   void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
   FailureReport last_failure() const;
   RuntimeOptions runtime_options() const;
@@ -115,12 +115,11 @@ class Pool::Impl {
   // hand_out.h
   internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
                              internal::ThreadRecord& record) const;
-  Outcome hand_out_small(const internal::HotSlot& hot, const internal::ThreadCache& cache,
-                         internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
-                         std::size_t bytes, Tag tag, void*& out);
-  Outcome hand_out_run(const internal::HotSlot& hot, const internal::ThreadCache& cache,
-                       internal::RunId id, std::uint64_t units, std::size_t bytes, Tag tag,
-                       void*& out);
+  void* make_small_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                        internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
+                        std::size_t bytes, Tag tag);
+  void* make_run_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                      internal::RunId id, std::size_t bytes, Tag tag);
   // miss.cc: what the cache at hand does not have
   Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
   Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);

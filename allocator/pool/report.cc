@@ -55,8 +55,10 @@ void Pool::Impl::fill_counts(StatsV1& stats, const internal::CounterTotals& tota
   stats.frees = totals.freed();
   stats.requested_bytes_total = totals.allocated_bytes;
   stats.live_requested_bytes = totals.live_bytes();
-  stats.live_blocks = totals.served() - totals.freed();
-  stats.tag_live_bytes = totals.tag_bytes;
+  stats.live_blocks = totals.live_blocks();
+  for (std::size_t tag = 0; tag < kMaxTags; ++tag) {
+    stats.tag_live_bytes[tag] = totals.live_bytes_of(tag);
+  }
   DurationHistogram& hits = stats.allocation_duration[static_cast<std::size_t>(Tier::cache)];
   for (std::size_t i = 0; i < kDurationBuckets; ++i) {
     hits.count[i] += totals.hit_duration.count[i];
@@ -105,8 +107,10 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   }
 }
 
-StatsV1 Pool::Impl::stats() const {
+StatsV1 Pool::Impl::stats() {
   MutexLock lock(mu_);
+  // A peak that is shown stays.
+  fold_peaks();
   StatsV1 stats = counted_;
   const std::uint64_t now = clock_.now_ns();
   stats.time_ns = now;
@@ -118,9 +122,7 @@ StatsV1 Pool::Impl::stats() const {
   fill_counts(stats, totals);
   fill_bytes(stats, totals);
   const auto peaks = peak_window_.read(now);
-  const std::uint64_t recent = recent_peak();
-  stats.peak_requested_bytes = std::max(stats.peak_requested_bytes, recent);
-  stats.window_peak_requested_bytes = std::max(peaks.requested_bytes, recent);
+  stats.window_peak_requested_bytes = peaks.requested_bytes;
   stats.window_peak_held_bytes = std::max(peaks.held_bytes, stats.held_bytes);
   stats.metadata_bytes =
       tiers_.metadata_bytes() + arena_->metadata_bytes() + caches_.metadata_bytes();

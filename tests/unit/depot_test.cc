@@ -47,7 +47,7 @@ class DepotTest : public testing::Test {
   }
 
   std::vector<BlockRecord> records_;
-  std::vector<RunBlock> runs_;
+  std::vector<internal::Run> runs_;
   std::uint32_t last_ = 0;
   Depot depot_;
 };

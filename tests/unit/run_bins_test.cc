@@ -48,7 +48,7 @@ class RunBinsTest : public testing::Test {
     }
   }
 
-  std::vector<RunBlock> blocks_;
+  std::vector<internal::Run> blocks_;
   RunBins bins_;
 };
 
