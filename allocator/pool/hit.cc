@@ -122,8 +122,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& 
   if (!word.is_plainly_live()) [[unlikely]]
     return Outcome::refused;
   const std::uint32_t bin = word.bin();
-  const std::uint64_t requested = record.low_bytes.get();
-  if (bytes != kNoSize && bytes != requested) [[unlikely]]
+  if (bytes != kNoSize && bytes != record.low_bytes.get()) [[unlikely]]
     return Outcome::refused;
   // Before the block is taken, since a stream that has ended is refused.
   internal::ThreadCache& cache = *hot.cache;
@@ -142,6 +141,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& 
     return Outcome::refused;
   }
 
+  // Of the block that was taken: one that is freed twice may have been another a moment before.
+  const std::uint64_t requested = record.low_bytes.get();
   record.tick.set(tick_.get());
   const bool is_put = cache.small.put(bin, code, records);
   if (!is_put) [[unlikely]]
@@ -169,8 +170,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& ho
   // A small block that was served as a run has no bin where it would be looked for.
   if (units <= internal::kUnitsPerChunk) [[unlikely]]
     return Outcome::refused;
-  const std::uint64_t requested = run.record.requested(units * kUnitBytes);
-  if (bytes != kNoSize && bytes != requested) [[unlikely]]
+  if (bytes != kNoSize && bytes != run.record.requested(units * kUnitBytes)) [[unlikely]]
     return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
   if (!cache.claim.enter()) [[unlikely]]
@@ -186,6 +186,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& ho
     return Outcome::refused;
   }
 
+  const std::uint64_t requested = run.record.requested(units * kUnitBytes);
   run.record.tick.set(tick_.get());
   const bool is_put = cache.runs.put(id, units, runs);
   if (!is_put) [[unlikely]]

@@ -181,6 +181,7 @@ TEST_F(CacheRacesTest, TheBooksHoldWhoeverFreesWhat) {
   EXPECT_EQ(pool_->stats().tag_live_bytes[0], 0u);
   EXPECT_EQ(pool_->stats().tag_live_bytes[1], 0u);
   EXPECT_GT(misuses_, 0u);
+  other_misuses_ = 0;  // the address may be inside of another block by then
 }
 
 // A thread has taken its block back and finds no room in its cache; before it gets the pool's lock
