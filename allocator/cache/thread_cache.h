@@ -31,6 +31,11 @@ struct alignas(64) ThreadCache {
   ThreadCache* next = nullptr;    // of the same thread, or unused
   bool is_of_own_stream = false;  // the thread's own default stream
   bool may_hold_runs = false;     // and so has a share of the device's limit; under the pool's lock
+  /// Its thread has taken a block back and found no room for it here: it is on its way to the
+  /// shared tiers. Set inside the claim, so that whoever ends the stream meanwhile knows of it, and
+  /// leaves the ticket that it needs.
+  Relaxed<bool> has_left_over;
+  Ticket last_ticket;
   RunBins runs;
   Magazines small;
 

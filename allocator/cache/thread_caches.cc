@@ -6,7 +6,6 @@
 #include <new>
 
 #include "base/check.h"
-#include "base/heavy_fence.h"
 #include "base/spin.h"
 #include "stream/stream_table.h"
 
@@ -19,7 +18,8 @@ constexpr int kPatience = 2000;
 
 }  // namespace
 
-bool ThreadCaches::reserve() {
+bool ThreadCaches::reserve(bool has_fence) {
+  has_fence_ = has_fence;
   return record_memory_.reserve(kMaxThreads) && cache_memory_.reserve(kMaxCaches);
 }
 
@@ -65,9 +65,10 @@ ThreadCache* ThreadCaches::open_cache(ThreadRecord& record, const StreamState* s
   cache->state = state;
   cache->is_of_own_stream = state->raw() == per_thread_stream();
   cache->may_hold_runs = false;
+  cache->has_left_over.set(false);
   cache->runs.start();
   cache->small.start(small_limit_bytes);
-  cache->claim.start(has_heavy_fence());
+  cache->claim.start(has_fence_);
   cache->next = record.caches;
   record.caches = cache;
   record.by_stream[stream % record.by_stream.size()] = cache;
@@ -99,7 +100,7 @@ void ThreadCaches::close_cache(ThreadRecord& record, ThreadCache& cache) {
 std::size_t ThreadCaches::claim(std::vector<ThreadCache*>& caches, bool must_have_all) const {
   if (caches.empty()) return 0;
   for (ThreadCache* cache : caches) cache->claim.claim();
-  if (has_heavy_fence()) heavy_fence();
+  if (has_fence_) heavy_fence();
   const auto is_outside = [&](ThreadCache* cache) {
     for (int i = 0; i < kPatience; ++i) {
       if (cache->claim.is_outside()) return true;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/heavy_fence.h"
 #include "base/lazy_array.h"
 #include "cache/thread_cache.h"
 
@@ -19,7 +20,8 @@ class ThreadCaches {
   static constexpr std::size_t kMaxThreads = 16384;
   static constexpr std::size_t kMaxCaches = 65536;
 
-  bool reserve();
+  /// `has_fence`: claims are made by heavy_fence(), else by a locked exchange of each owner.
+  bool reserve(bool has_fence = has_heavy_fence());
 
   /// A record for the calling thread, not watched yet; nullptr where kMaxThreads have one.
   ThreadRecord* open_record();
@@ -61,6 +63,7 @@ class ThreadCaches {
  private:
   LazyArray<ThreadRecord> record_memory_;
   LazyArray<ThreadCache> cache_memory_;
+  bool has_fence_ = false;
   ThreadRecord* list_ = nullptr;
   ThreadRecord* unused_records_ = nullptr;
   ThreadCache* unused_caches_ = nullptr;

@@ -101,8 +101,10 @@ GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
   bool is_close_due = false;
   {
     MutexLock lock(mu_);
-    put_run(cache, id, tiers_.directory().runs()[id].units);
-    is_close_due = note_own_free(cache);
+    if (!put_after_end(cache, {id, 0, 0})) {
+      put_run(cache, id, tiers_.directory().runs()[id].units);
+      is_close_due = note_own_free(cache);
+    }
   }
   if (is_close_due) close_own_epoch(cache.stream);
   note_step(*internal::hot_slot.record);
@@ -117,16 +119,29 @@ void Pool::Impl::put_left_over(DeviceAddress address) {
     const std::uint32_t bin = tiers_.record(block).load().bin();
     const bool is_put = cache.small.make_room(bin) &&
                         cache.small.put(bin, block.code(), tiers_.directory().records());
+    if (is_put) cache.has_left_over.set(false);
     cache.claim.leave();
     if (is_put) return;
   }
   bool is_close_due = false;
   {
     MutexLock lock(mu_);
-    put_cached(&cache, block, cache.stream);
-    is_close_due = note_own_free(cache);
+    if (!put_after_end(cache, block)) {
+      put_cached(&cache, block, cache.stream);
+      is_close_due = note_own_free(cache);
+    }
   }
   if (is_close_due) close_own_epoch(cache.stream);
+}
+
+bool Pool::Impl::put_after_end(ThreadCache& cache, BlockRef block) {
+  cache.has_left_over.set(false);
+  if (!cache.claim.has_ended()) return false;
+  // With the ticket of the stream as it was: the index may be another's by now.
+  TicketSet tickets;
+  tickets.add(cache.last_ticket, streams_);
+  tiers_.put(block, tickets);
+  return true;
 }
 
 bool Pool::Impl::note_own_free(const ThreadCache& cache) {
@@ -149,20 +164,18 @@ void Pool::Impl::put_cached(ThreadCache* cache, BlockRef block, StreamIndex stre
 void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t code) {
   BlockRecord* const records = tiers_.directory().records();
   const auto put = [&] { return cache.small.put(bin, code, records); };
-  if (!cache.claim.has_ended()) {
-    if (put() || (cache.small.make_room(bin) && put())) return;
-    // A whole chain goes, to whoever allocates what this thread frees.
-    const Chain chain = cache.small.take_chain(bin);
-    if (chain.head != 0) {
-      internal::Depot& depot = *depots_[cache.stream];
-      const std::uint64_t bytes = std::uint64_t{chain.blocks} * kBinBytes[bin];
-      if (depot.small_bytes() + bytes <= options_.cache_small_bytes) {
-        depot.put(bin, chain, records);
-      } else {
-        flush(chain, cache.stream);
-      }
-      if (put() || (cache.small.make_room(bin) && put())) return;
+  if (put() || (cache.small.make_room(bin) && put())) return;
+  // A whole chain goes, to whoever allocates what this thread frees.
+  const Chain chain = cache.small.take_chain(bin);
+  if (chain.head != 0) {
+    internal::Depot& depot = *depots_[cache.stream];
+    const std::uint64_t bytes = std::uint64_t{chain.blocks} * kBinBytes[bin];
+    if (depot.small_bytes() + bytes <= options_.cache_small_bytes) {
+      depot.put(bin, chain, records);
+    } else {
+      flush(chain, cache.stream);
     }
+    if (put() || (cache.small.make_room(bin) && put())) return;
   }
   put_shared(BlockRef::from_code(code), cache.stream);
 }
@@ -170,7 +183,7 @@ void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t 
 void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t units) {
   Run* const blocks = tiers_.directory().runs();
   // A small block that was served as a run has no bin where it would be looked for.
-  if (!cache.claim.has_ended() && units > internal::kUnitsPerChunk) {
+  if (units > internal::kUnitsPerChunk) {
     set_run_limit(cache);
     const bool could_fit = units * internal::kUnitBytes <= cache.runs.limit_bytes();
     while (could_fit) {

@@ -157,6 +157,7 @@ std::uint64_t Pool::Impl::drain_all(bool must_have_all) {
 void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
   const auto end = [&](ThreadCache& cache) {
     const std::uint64_t moved = flush(cache);
+    if (cache.has_left_over.get()) cache.last_ticket = streams_.ticket(stream);
     cache.claim.end();
     return moved;
   };

@@ -142,6 +142,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& 
 
   record.tick.set(tick_.get());
   const bool is_put = cache.small.put(bin, code, records);
+  if (!is_put) [[unlikely]] cache.has_left_over.set(true);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
   if (!word.is_untagged()) [[unlikely]]
@@ -184,6 +185,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& ho
 
   run.record.tick.set(tick_.get());
   const bool is_put = cache.runs.put(id, units, runs);
+  if (!is_put) [[unlikely]]
+    cache.has_left_over.set(true);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
   if (!word.is_untagged()) [[unlikely]]

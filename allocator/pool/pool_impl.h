@@ -196,6 +196,8 @@ class Pool::Impl {
   bool note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// A block that its holder has given back and that the cache at hand had no room for.
   void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
+  /// Of a block that is left over: false where its stream has not ended since it was taken.
+  bool put_after_end(internal::ThreadCache& cache, BlockRef block) GPUPOOL_REQUIRES(mu_);
   void put_cached(internal::ThreadCache* cache, BlockRef block, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
   void put_small(internal::ThreadCache& cache, std::uint32_t bin, std::uint32_t code)

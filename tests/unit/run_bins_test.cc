@@ -1,0 +1,263 @@
+// The large part of a thread's cache: exact sizes, evicted whole.
+#include "cache/run_bins.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+namespace gpupool::internal {
+namespace {
+
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0} >> 1;
+
+class RunBinsTest : public testing::Test {
+ protected:
+  RunBinsTest() : blocks_(5000) {
+    bins_.start();
+    bins_.set_limit(kNoLimit);
+  }
+
+  bool put(std::uint32_t id, std::uint32_t units) { return bins_.put(id, units, blocks_.data()); }
+  std::uint32_t take(std::uint64_t units) { return bins_.take(units, blocks_.data()); }
+  std::vector<std::uint32_t> blocks_of(const RunChain& chain) const {
+    std::vector<std::uint32_t> ids;
+    for (std::uint32_t id = chain.head; id != 0; id = blocks_[id].record.next.get()) {
+      ids.push_back(id);
+    }
+    EXPECT_EQ(ids.size(), chain.blocks);
+    EXPECT_EQ(chain.bytes(), std::uint64_t{chain.blocks} * chain.units * kUnitBytes);
+    return ids;
+  }
+  /// Three sizes of which the third finds no slot while the others have blocks.
+  std::array<std::uint32_t, 3> sizes_that_meet() {
+    constexpr std::uint32_t kFirst = 33;
+    for (std::uint32_t second = kFirst + 1;; ++second) {
+      for (std::uint32_t third = second + 1; third < second + 500; ++third) {
+        RunBins bins;
+        bins.start();
+        bins.set_limit(kNoLimit);
+        EXPECT_TRUE(bins.put(1, kFirst, blocks_.data()));
+        EXPECT_TRUE(bins.put(2, second, blocks_.data()));
+        if (!bins.put(3, third, blocks_.data())) return {kFirst, second, third};
+      }
+    }
+  }
+
+  std::vector<RunBlock> blocks_;
+  RunBins bins_;
+};
+
+TEST_F(RunBinsTest, GivesExactlyTheSizeTheNewestFirst) {
+  EXPECT_TRUE(put(1, 100));
+  EXPECT_TRUE(put(2, 100));
+  EXPECT_TRUE(put(3, 101));
+  EXPECT_EQ(bins_.bytes(), 301 * kUnitBytes);
+  EXPECT_EQ(take(99), 0u);
+  EXPECT_EQ(take(102), 0u);
+  EXPECT_EQ(take(0), 0u);
+  EXPECT_EQ(take(100 + (std::uint64_t{1} << 32)), 0u);  // no more than its low bits agree
+  EXPECT_EQ(take(100), 2u);
+  EXPECT_EQ(take(100), 1u);
+  EXPECT_EQ(take(100), 0u);
+  EXPECT_EQ(take(101), 3u);
+  EXPECT_EQ(bins_.bytes(), 0u);
+}
+
+TEST_F(RunBinsTest, TheLimitHoldsToTheByte) {
+  bins_.set_limit(300 * kUnitBytes);
+  EXPECT_TRUE(put(1, 100));
+  EXPECT_TRUE(put(2, 200));
+  EXPECT_FALSE(put(3, 33));
+  EXPECT_EQ(take(100), 1u);
+  EXPECT_FALSE(put(1, 101));
+  EXPECT_FALSE(bins_.put_chain({1, 2, 51}));
+  EXPECT_TRUE(put(1, 100));
+  // What is here stays where the limit falls below it, and nothing more comes in.
+  bins_.set_limit(0);
+  EXPECT_FALSE(put(3, 33));
+  EXPECT_EQ(take(200), 2u);
+  EXPECT_FALSE(put(2, 200));
+  EXPECT_EQ(bins_.bytes(), 100 * kUnitBytes);
+}
+
+TEST_F(RunBinsTest, TwoSizesThatMeetHaveASlotEachAThirdWaits) {
+  const auto sizes = sizes_that_meet();
+  EXPECT_TRUE(put(1, sizes[0]));
+  EXPECT_TRUE(put(2, sizes[1]));
+  EXPECT_FALSE(put(3, sizes[2]));
+  EXPECT_EQ(bins_.bytes(), (sizes[0] + sizes[1]) * kUnitBytes);
+  EXPECT_EQ(take(sizes[2]), 0u);
+  EXPECT_EQ(take(sizes[0]), 1u);
+  EXPECT_TRUE(put(3, sizes[2]));  // the slot is empty now
+  EXPECT_EQ(take(sizes[1]), 2u);
+  EXPECT_EQ(take(sizes[2]), 3u);
+}
+
+TEST_F(RunBinsTest, WhatStandsInTheWayIsEvictedFirst) {
+  const auto sizes = sizes_that_meet();
+  ASSERT_TRUE(put(1, sizes[0]));
+  ASSERT_TRUE(put(2, sizes[1]));
+  // Others everywhere, so that "the next in turn" would hardly be the one.
+  std::uint32_t id = 10;
+  for (std::uint32_t units = 3000; units < 3100; ++units) put(id++, units);
+  ASSERT_FALSE(put(3, sizes[2]));
+  const RunChain evicted = bins_.evict_other(sizes[2], blocks_.data());
+  EXPECT_TRUE(evicted.units == sizes[0] || evicted.units == sizes[1]);
+  EXPECT_TRUE(put(3, sizes[2]));
+}
+
+TEST_F(RunBinsTest, EvictsEverySizeInTurnButTheOneAsked) {
+  std::set<std::uint32_t> sizes;
+  std::uint32_t id = 1;
+  for (std::uint32_t units = 40; units < 80; ++units) {
+    if (put(id, units)) sizes.insert(units), ++id;
+  }
+  ASSERT_GT(sizes.size(), 20u);
+  const std::uint32_t kept = *sizes.begin();
+  for (std::size_t i = 1; i < sizes.size(); ++i) {
+    const RunChain chain = bins_.evict_other(kept, blocks_.data());
+    ASSERT_NE(chain.head, 0u);
+    ASSERT_NE(chain.units, kept);
+    ASSERT_EQ(sizes.count(chain.units), 1u);
+    EXPECT_EQ(take(chain.units), 0u);
+  }
+  EXPECT_EQ(bins_.evict_other(kept, blocks_.data()).head, 0u);
+  EXPECT_NE(take(kept), 0u);
+  EXPECT_EQ(bins_.evict_other(0, blocks_.data()).head, 0u);
+}
+
+TEST_F(RunBinsTest, TheOlderHalfGoesTheNewerStays) {
+  for (std::uint32_t id = 1; id <= 7; ++id) EXPECT_TRUE(put(id, 50));
+  EXPECT_EQ(blocks_of(bins_.take_older_half(50, blocks_.data())),
+            (std::vector<std::uint32_t>{4, 3, 2, 1}));
+  EXPECT_EQ(bins_.bytes(), 3 * 50 * kUnitBytes);
+  EXPECT_EQ(blocks_of(bins_.take_older_half(50, blocks_.data())),
+            (std::vector<std::uint32_t>{6, 5}));
+  EXPECT_EQ(blocks_of(bins_.take_older_half(50, blocks_.data())), std::vector<std::uint32_t>{7});
+  EXPECT_EQ(bins_.take_older_half(50, blocks_.data()).head, 0u);
+  EXPECT_EQ(bins_.take_older_half(51, blocks_.data()).head, 0u);
+  EXPECT_EQ(bins_.bytes(), 0u);
+}
+
+TEST_F(RunBinsTest, NearestIsTheSmallestThatIsEnoughElseTheLargest) {
+  for (const std::uint32_t units : {40u, 60u, 90u}) ASSERT_TRUE(put(units, units));
+  const auto nearest = [&](std::uint32_t units) {
+    const RunChain chain = bins_.take_nearest(units, blocks_.data());
+    EXPECT_TRUE(chain.head == 0 || bins_.put_chain(chain));
+    return chain.units;
+  };
+  EXPECT_EQ(nearest(1), 40u);
+  EXPECT_EQ(nearest(40), 40u);
+  EXPECT_EQ(nearest(41), 60u);
+  EXPECT_EQ(nearest(90), 90u);
+  EXPECT_EQ(nearest(91), 90u);
+  bins_.start();
+  EXPECT_EQ(nearest(1), 0u);
+}
+
+TEST_F(RunBinsTest, AtRestItKeepsNothingMore) {
+  ASSERT_TRUE(put(1, 70));
+  EXPECT_EQ(bins_.evict_other(0, blocks_.data()).head, 1u);
+  bins_.rest();
+  EXPECT_EQ(bins_.limit_bytes(), 0u);
+  EXPECT_FALSE(put(1, 70));
+  EXPECT_EQ(take(70), 0u);
+  bins_.set_limit(70 * kUnitBytes);
+  EXPECT_TRUE(put(1, 70));
+}
+
+TEST_F(RunBinsTest, AChainNeedsAnEmptySlot) {
+  ASSERT_TRUE(put(1, 70));
+  EXPECT_FALSE(bins_.put_chain({2, 1, 70}));
+  EXPECT_EQ(take(70), 1u);
+  blocks_[2].record.next.set(3);
+  blocks_[3].record.next.set(0);
+  EXPECT_TRUE(bins_.put_chain({2, 2, 70}));
+  EXPECT_EQ(bins_.bytes(), 140 * kUnitBytes);
+  EXPECT_EQ(take(70), 2u);
+  EXPECT_EQ(take(70), 3u);
+}
+
+// Any order of operations against a multimap; sizes are few enough to be met again and many enough
+// to stand in each other's way.
+TEST_F(RunBinsTest, AnyOrderOfOperationsAgainstTheModel) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    std::mt19937_64 random(seed);
+    bins_.start();
+    const std::uint64_t limit = (seed % 3 == 0 ? 200'000 : 20'000) * kUnitBytes;
+    bins_.set_limit(limit);
+    std::map<std::uint32_t, std::vector<std::uint32_t>> model;  // by units, the oldest first
+    std::vector<std::uint32_t> unused;
+    for (std::uint32_t id = 1; id < blocks_.size(); ++id) unused.push_back(id);
+    std::uint64_t bytes = 0;
+    const auto take_out = [&](const RunChain& chain, bool is_whole_size) {
+      if (chain.head == 0) return;
+      std::vector<std::uint32_t> ids = blocks_of(chain);
+      std::vector<std::uint32_t>& of_size = model[chain.units];
+      std::reverse(ids.begin(), ids.end());
+      ASSERT_LE(ids.size(), of_size.size());
+      if (is_whole_size) {
+        ASSERT_EQ(ids, of_size);
+      }
+      ASSERT_TRUE(std::equal(ids.begin(), ids.end(), of_size.begin()));
+      of_size.erase(of_size.begin(), of_size.begin() + static_cast<std::ptrdiff_t>(ids.size()));
+      bytes -= chain.bytes();
+      unused.insert(unused.end(), ids.begin(), ids.end());
+    };
+    for (int step = 0; step < 4000; ++step) {
+      const auto units = static_cast<std::uint32_t>(33 + random() % 12 * 17 + random() % 20);
+      switch (random() % 8) {
+        case 0:
+        case 1:
+        case 2:
+        case 3: {
+          if (unused.empty()) break;
+          const bool is_known = !model[units].empty();
+          if (!put(unused.back(), units)) {
+            // Only for the limit, or for the slot.
+            ASSERT_TRUE(bytes + units * kUnitBytes > limit || !is_known);
+            break;
+          }
+          model[units].push_back(unused.back());
+          unused.pop_back();
+          bytes += units * kUnitBytes;
+          break;
+        }
+        case 4:
+        case 5: {
+          const std::uint32_t id = take(units);
+          ASSERT_EQ(id, model[units].empty() ? 0 : model[units].back());
+          if (id == 0) break;
+          model[units].pop_back();
+          unused.push_back(id);
+          bytes -= units * kUnitBytes;
+          break;
+        }
+        case 6:
+          if (random() % 4 == 0) take_out(bins_.evict_other(units, blocks_.data()), true);
+          if (random() % 4 == 0) take_out(bins_.take_nearest(units, blocks_.data()), true);
+          break;
+        case 7: take_out(bins_.take_older_half(units, blocks_.data()), false); break;
+      }
+      if (HasFatalFailure()) return;
+      ASSERT_EQ(bins_.bytes(), bytes);
+      ASSERT_LE(bytes, limit);
+    }
+    // evict_other() finds all that is left.
+    for (;;) {
+      const RunChain chain = bins_.evict_other(0, blocks_.data());
+      if (chain.head == 0) break;
+      take_out(chain, true);
+    }
+    ASSERT_EQ(bins_.bytes(), 0u);
+    ASSERT_EQ(bytes, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace gpupool::internal
