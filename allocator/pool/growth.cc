@@ -45,10 +45,16 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   }
   // What was freed is out of reach, and fallbacks are held, until their work is known complete; and
   // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
-  // must not hold up who can be served by growth.
+  // must not hold up who can be served by growth. Nor were caches waited for whose owners the
+  // scheduler had stopped inside.
+  bool has_drained = false;
+  {
+    MutexLock lock(mu_);
+    has_drained = drain_all(true) > 0;
+  }
   complete_work(Patience::full);
   MutexLock growth(growth_mu_);
-  if (free_complete_fallbacks() > 0 || epochs_completed() != completed_before) {
+  if (free_complete_fallbacks() > 0 || has_drained || epochs_completed() != completed_before) {
     result = allocate_with_driver(request, shape, stream, record);
   }
   count_wait();

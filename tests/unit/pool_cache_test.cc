@@ -1,0 +1,236 @@
+// Caches of several threads: claimed when memory is needed, ended with their streams, bounded.
+#include <atomic>
+#include <thread>
+
+#include "base/hot_slot.h"
+#include "cache/thread_caches.h"
+#include "tests/unit/pool_fixture.h"
+#include "tests/unit/worker.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
+
+class PoolCacheTest : public PoolFixture {
+ protected:
+  void SetUp() override { make_pool_of(64 * kMiB); }
+
+  /// Blocks of `bytes`, so that they are in the calling thread's cache of `stream` afterwards.
+  void fill(std::uint64_t bytes, int blocks, StreamRef stream) {
+    std::vector<void*> held;
+    for (int i = 0; i < blocks; ++i) held.push_back(allocate(bytes, stream));
+    for (void* const block : held) free(block, stream);
+  }
+  std::uint64_t cached() const { return pool_->stats().cached_bytes; }
+  std::uint64_t caches() const { return pool_->stats().thread_caches; }
+};
+
+TEST_F(PoolCacheTest, ASleepingThreadsBlocksServeOthersWhenMemoryIsNeeded) {
+  for (const std::uint64_t bytes : kSizes) {
+    make_pool_of(64 * kMiB);
+    Worker sleeper;
+    sleeper.run([&] { fill(bytes, 16, b_); });
+    EXPECT_GT(cached(), 0u);
+    void* const all = allocate(64 * kMiB);  // all there is
+    EXPECT_EQ(cached(), 0u);
+    EXPECT_EQ(pool_->stats().failures, 0u);
+    free(all);
+    // The sleeper wakes and goes on, with a cache that is its own again.
+    sleeper.run([&] {
+      fill(bytes, 4, b_);
+      void* const block = allocate(bytes, b_);
+      free(block, b_);
+      EXPECT_EQ(allocate(bytes, b_), block);
+      free(block, b_);
+    });
+    pool_->check_invariants();
+  }
+}
+
+TEST_F(PoolCacheTest, WhatWasClaimedKeepsItsTickets) {
+  for (const std::uint64_t bytes : kSizes) {
+    make_pool_of(64 * kMiB);
+    Worker sleeper;
+    void* block = nullptr;
+    sleeper.run([&] {
+      block = allocate(bytes, b_);
+      EXPECT_TRUE(work(raw_b_, block, bytes));
+      free(block, b_);
+    });
+    pool_->drain_caches();
+    EXPECT_EQ(cached(), 0u);
+    EXPECT_GT(pool_->stats().pending_bytes, 0u);
+    EXPECT_FALSE(pool_->allocate(64 * kMiB, a_).ok());
+    for (int i = 0; i < 8; ++i) {
+      void* const other = allocate(bytes, a_);
+      EXPECT_TRUE(work(raw_a_, other, bytes)) << device_.last_violation();
+      free(other, a_);
+    }
+    device_.complete_all();
+    settle();
+    void* const all = allocate(64 * kMiB);
+    free(all);
+  }
+}
+
+// The owner may have been stopped by the scheduler inside its cache: nobody waits for it as long as
+// there is another way, and nobody fails on its account.
+TEST_F(PoolCacheTest, AnOwnerThatIsStoppedInsideIsWaitedForBeforeARequestFails) {
+  Worker owner;
+  owner.run([&] { fill(kMiB, 8, b_); });
+  std::atomic<bool> is_inside{false};
+  owner.start([&] {
+    internal::ThreadCache& cache = *internal::hot_slot.cache;
+    ASSERT_TRUE(cache.claim.enter());
+    is_inside = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    cache.claim.leave();
+  });
+  while (!is_inside) std::this_thread::yield();
+  void* const some = allocate(20 * kMiB);  // there is another way
+  free(some);
+  const auto all = pool_->allocate(64 * kMiB, a_);
+  ASSERT_TRUE(all.ok()) << pool_->last_failure().text();
+  free(all.value());
+  owner.wait();
+}
+
+TEST_F(PoolCacheTest, AStreamThatEndsEndsEveryThreadsCacheOfIt) {
+  for (const std::uint64_t bytes : kSizes) {
+    make_pool_of(64 * kMiB);
+    Worker other;
+    void* held = nullptr;
+    other.run([&] {
+      held = allocate(bytes, b_);
+      fill(bytes, 4, b_);
+    });
+    fill(bytes, 4, b_);
+    EXPECT_TRUE(pool_->release_stream(b_));
+    EXPECT_EQ(cached(), 0u);
+    other.run([&] {
+      EXPECT_EQ(pool_->allocate(bytes, b_).error(), Error::invalid_argument);
+      EXPECT_FALSE(pool_->deallocate(held, b_));
+      EXPECT_FALSE(pool_->deallocate(held, bytes, b_));
+    });
+    EXPECT_EQ(count(Misuse::unknown_stream), 3u);
+    EXPECT_EQ(pool_->find_size(held).value(), bytes);  // nothing is lost
+    other.run([&] { free(held, a_); });
+    device_.complete_all();
+    settle();
+    void* const all = allocate(64 * kMiB);
+    free(all);
+  }
+}
+
+TEST_F(PoolCacheTest, AnEndedStreamsIndexServesItsSuccessorWithACacheOfItsOwn) {
+  Worker other;
+  StreamRef stream = b_;
+  RawStream raw = raw_b_;
+  for (int i = 0; i < 100; ++i) {
+    other.run([&] { fill(kMiB, 2, stream); });
+    fill(512, 2, stream);
+    EXPECT_TRUE(pool_->release_stream(stream));
+    device_.destroy_stream(raw);
+    settle();
+    raw = device_.create_stream();
+    stream = pool_->adopt_stream(raw).value();
+    // What the other has at hand is of the stream before.
+    other.run([&] {
+      void* const block = allocate(kMiB, stream);
+      EXPECT_TRUE(work(raw, block, kMiB));
+      device_.complete_all();
+      free(block, stream);
+    });
+  }
+  EXPECT_LE(caches(), 6u);
+  EXPECT_EQ(pool_->stats().streams, 2u);
+  pool_->check_invariants();
+}
+
+TEST_F(PoolCacheTest, WhatNobodyTookForASecondGoesBack) {
+  Worker sleeper;
+  for (const std::uint64_t bytes : kSizes) {
+    sleeper.run([&] { fill(bytes, 8, b_); });
+    fill(bytes, 8, a_);
+  }
+  EXPECT_GT(cached(), 0u);
+  pool_->maintain();
+  for (int i = 0; i < 30; ++i) {
+    device_.advance_ns(100'000'000);
+    pool_->maintain();
+  }
+  EXPECT_EQ(cached(), 0u);
+}
+
+TEST_F(PoolCacheTest, WhatIsInUseStays) {
+  void* const block = allocate(kMiB);
+  free(block);
+  for (int i = 0; i < 50; ++i) {
+    device_.advance_ns(100'000'000);
+    pool_->maintain();
+    EXPECT_EQ(allocate(kMiB), block);
+    free(block);
+  }
+  EXPECT_EQ(pool_->stats().hits_by_tier[0], 50u);
+}
+
+TEST_F(PoolCacheTest, AThreadThatOnlyFreesServesTheOneThatOnlyAllocates) {
+  make_pool({});
+  for (const std::uint64_t bytes : kSizes) {
+    Worker consumer;
+    std::uint64_t held = 0;
+    for (int round = 0; round < 60; ++round) {
+      std::vector<void*> blocks;
+      for (int i = 0; i < 20; ++i) blocks.push_back(allocate(bytes));
+      consumer.run([&] {
+        for (void* const block : blocks) free(block);
+      });
+      if (round == 30) held = pool_->stats().held_bytes;
+    }
+    // What goes round comes back: nothing grows once it has.
+    EXPECT_EQ(pool_->stats().held_bytes, held) << bytes;
+    pool_->trim(0);
+  }
+}
+
+TEST_F(PoolCacheTest, MoreCachesThanThereCanBe) {
+  PoolOptions options;
+  options.capacity = 512 * kMiB;
+  make_pool(options);
+  constexpr std::size_t kStreams = 256;
+  std::vector<StreamRef> streams;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    streams.push_back(pool_->adopt_stream(device_.create_stream()).value());
+  }
+  std::vector<std::unique_ptr<Worker>> threads;
+  const std::size_t most = internal::ThreadCaches::kMaxCaches;
+  for (std::size_t i = 0; i * kStreams < most; ++i) {
+    threads.push_back(std::make_unique<Worker>());
+    threads.back()->run([&] {
+      for (const StreamRef stream : streams) free(allocate(512, stream), stream);
+    });
+  }
+  EXPECT_EQ(caches(), most);
+  // One more thread is served without, and so is one more stream of a thread that has some.
+  const StreamRef one_more = pool_->adopt_stream(device_.create_stream()).value();
+  Worker late;
+  for (Worker* const thread : {&late, threads[0].get()}) {
+    thread->run([&] {
+      void* const block = allocate(512, one_more);
+      EXPECT_FALSE(pool_->allocate(512, StreamRef()).ok());
+      EXPECT_FALSE(pool_->deallocate(block, StreamRef()));
+      free(block, one_more);
+      EXPECT_FALSE(pool_->deallocate(block, one_more));
+      free(allocate(kMiB, one_more), one_more);
+    });
+  }
+  EXPECT_EQ(caches(), most);
+  EXPECT_EQ(count(Misuse::unknown_stream), 4u);
+  EXPECT_EQ(count(Misuse::double_free), 2u);
+  threads.clear();
+  EXPECT_EQ(caches(), 0u);
+}
+
+}  // namespace
+}  // namespace gpupool
