@@ -19,8 +19,8 @@ BEGIN = "<!-- begin: written by bench/gpu_report.py, not by hand -->"
 END = "<!-- end: written by bench/gpu_report.py -->"
 
 # In the order of the tables; the best known of each kind, so that one that is missing is named.
-SYSTEMS = ("gpupool", "gpupool, raw stream", "PyTorch", "PyTorch, expandable segments", "RMM pool",
-           "RMM arena", "cudaMallocAsync", "cudaMalloc")
+SYSTEMS = ("gpupool", "gpupool, maintained in the loop", "gpupool, raw stream", "PyTorch",
+           "PyTorch, expandable segments", "RMM pool", "RMM arena", "cudaMallocAsync", "cudaMalloc")
 REPLAYS = {"replay-cuda-vmm": "VMM", "replay-cuda-cudamalloc": "cudaMalloc segments",
            "replay-sim-vmm": "simulated device"}
 KIB, MIB = 1 << 10, 1 << 20

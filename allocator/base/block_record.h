@@ -55,7 +55,8 @@ class BlockWord {
   constexpr std::uint32_t bits() const noexcept { return bits_; }
   constexpr BlockUse use() const noexcept { return static_cast<BlockUse>(bits_ & 3); }
   constexpr bool is_live() const noexcept { return use() == BlockUse::live; }
-  constexpr bool is_plainly_live() const noexcept { return (bits_ & 7) == 1; }
+  /// Live, and without extra uses: one test, of a word that is on the path of every free.
+  constexpr bool is_plainly_live() const noexcept { return ((bits_ - 1) & 7) == 0; }
   /// record_stream or record_use was called for it.
   constexpr bool has_extra_uses() const noexcept { return (bits_ & 4) != 0; }
   constexpr BlockWord with_extra_uses() const noexcept { return BlockWord(bits_ | 4); }
@@ -103,15 +104,6 @@ struct BlockRecord {
   Relaxed<std::uint32_t> tick;  // when it got this use, in kTickNs
 };
 static_assert(sizeof(BlockRecord) == 16);
-
-/// A block above 128 KiB: what a hit needs to know of it without looking at the run. A cache line
-/// each: blocks that were made one after the other are used by different threads.
-struct alignas(64) RunBlock {
-  BlockRecord record;
-  Relaxed<std::uint64_t> address;
-  Relaxed<std::uint32_t> units;
-};
-static_assert(sizeof(RunBlock) == 64);
 
 /// Coarse time of a block's last change: 10 ms steps since the pool's start (497 days).
 inline constexpr std::uint64_t kTickNs = 10'000'000;

@@ -28,6 +28,33 @@ class Relaxed {
   std::atomic<T> value_{};
 };
 
+/// The same that is written like a plain T, for fields of structures that are changed under a lock
+/// and looked at by others without it.
+template <class T>
+class Racy {
+ public:
+  constexpr Racy() noexcept = default;
+  constexpr Racy(T value) noexcept : value_(value) {}  // NOLINT: meant to be implicit
+  Racy(const Racy& other) noexcept : value_(other.value_.get()) {}
+  Racy& operator=(const Racy& other) noexcept { return *this = T{other}; }
+  Racy& operator=(T value) noexcept {
+    value_.set(value);
+    return *this;
+  }
+  operator T() const noexcept { return value_.get(); }  // NOLINT: meant to be implicit
+  Racy& operator+=(T delta) noexcept {
+    value_.add(delta);
+    return *this;
+  }
+  Racy& operator-=(T delta) noexcept {
+    value_.add(static_cast<T>(0 - delta));
+    return *this;
+  }
+
+ private:
+  Relaxed<T> value_;
+};
+
 }  // namespace gpupool::internal
 
 #endif  // GPUPOOL_BASE_RELAXED_H_

@@ -34,7 +34,8 @@ class Claim {
     inside_.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const std::uint32_t gate = gate_.load(std::memory_order_acquire);
-    if (gate == 0) [[likely]] return true;
+    if (gate == 0) [[likely]]
+      return true;
     if (gate == kExchange) {
       inside_.exchange(1, std::memory_order_seq_cst);
       if (gate_.load(std::memory_order_seq_cst) == kExchange) return true;

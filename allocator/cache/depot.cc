@@ -30,7 +30,7 @@ Chain Depot::take(std::uint32_t bin, BlockRecord* records) {
   return chain;
 }
 
-bool Depot::put_runs(const RunChain& chain, RunBlock* blocks) {
+bool Depot::put_runs(const RunChain& chain, Run* blocks) {
   Slot* place = nullptr;
   for (Slot& slot : slots_) {
     if (slot.head != 0 && slot.units == chain.units) {
@@ -48,7 +48,7 @@ bool Depot::put_runs(const RunChain& chain, RunBlock* blocks) {
   return true;
 }
 
-RunChain Depot::take_from(Slot& slot, RunBlock* blocks) {
+RunChain Depot::take_from(Slot& slot, Run* blocks) {
   BlockRecord& head = blocks[slot.head].record;
   const RunChain chain{slot.head, head.load().chain_length(), slot.units};
   slot.head = head.low_bytes.get();
@@ -63,14 +63,14 @@ RunChain Depot::take_from(Slot& slot, RunBlock* blocks) {
   return chain;
 }
 
-RunChain Depot::take_runs(std::uint32_t units, RunBlock* blocks) {
+RunChain Depot::take_runs(std::uint32_t units, Run* blocks) {
   for (Slot& slot : slots_) {
     if (slot.head != 0 && slot.units == units) return take_from(slot, blocks);
   }
   return {};
 }
 
-RunChain Depot::take_any_runs(RunBlock* blocks) {
+RunChain Depot::take_any_runs(Run* blocks) {
   for (Slot& slot : slots_) {
     if (slot.head != 0) return take_from(slot, blocks);
   }

@@ -27,13 +27,13 @@ class Depot {
   void put(std::uint32_t bin, Chain chain, BlockRecord* records);
   Chain take(std::uint32_t bin, BlockRecord* records);
   /// False: there is no place for another size.
-  bool put_runs(const RunChain& chain, RunBlock* blocks);
+  bool put_runs(const RunChain& chain, Run* blocks);
   /// False: take_runs() would find none.
   bool may_have_runs(std::uint32_t units) const noexcept { return (sizes_ & size_bit(units)) != 0; }
   /// Empty if there is none of that size.
-  RunChain take_runs(std::uint32_t units, RunBlock* blocks);
+  RunChain take_runs(std::uint32_t units, Run* blocks);
   /// Takes out any chain.
-  RunChain take_any_runs(RunBlock* blocks);
+  RunChain take_any_runs(Run* blocks);
 
   std::uint32_t head(std::uint32_t bin) const noexcept { return heads_[bin]; }
   /// One that has a chain. Requires: small_bytes() > 0.
@@ -57,7 +57,7 @@ class Depot {
     std::uint32_t head = 0;
     std::uint32_t units = 0;
   };
-  RunChain take_from(Slot& slot, RunBlock* blocks);
+  RunChain take_from(Slot& slot, Run* blocks);
   static std::uint64_t size_bit(std::uint32_t units) noexcept {
     return std::uint64_t{1} << units * std::uint32_t{0x9e3779b9} / (std::uint32_t{1} << 26);
   }

@@ -15,7 +15,7 @@ void RunBins::start() {
   hand_ = 0;
 }
 
-RunChain RunBins::take_all(Slot& slot, const RunBlock* blocks) noexcept {
+RunChain RunBins::take_all(Slot& slot, const Run* blocks) noexcept {
   RunChain chain{slot.head.get(), 0, slot.units.get()};
   for (std::uint32_t id = chain.head; id != 0; id = blocks[id].record.next.get()) ++chain.blocks;
   slot.head.set(0);
@@ -23,7 +23,7 @@ RunChain RunBins::take_all(Slot& slot, const RunBlock* blocks) noexcept {
   return chain;
 }
 
-bool RunBins::put_in_empty_slot(std::uint32_t id, std::uint32_t units, RunBlock* blocks) noexcept {
+bool RunBins::put_in_empty_slot(std::uint32_t id, std::uint32_t units, Run* blocks) noexcept {
   blocks[id].record.next.set(0);
   return put_chain({id, 1, units});
 }
@@ -45,7 +45,7 @@ bool RunBins::put_chain(const RunChain& chain) noexcept {
   return true;
 }
 
-RunChain RunBins::take_older_half(std::uint32_t units, RunBlock* blocks) noexcept {
+RunChain RunBins::take_older_half(std::uint32_t units, Run* blocks) noexcept {
   Slot* const slot = find(units);
   if (slot == nullptr || slot->head.get() == 0) return {};
   std::uint32_t count = 0;
@@ -59,7 +59,7 @@ RunChain RunBins::take_older_half(std::uint32_t units, RunBlock* blocks) noexcep
   return chain;
 }
 
-RunChain RunBins::take_nearest(std::uint32_t units, const RunBlock* blocks) noexcept {
+RunChain RunBins::take_nearest(std::uint32_t units, const Run* blocks) noexcept {
   Slot* nearest = nullptr;
   for (Slot& slot : slots_) {
     if (slot.head.get() == 0) continue;
@@ -81,7 +81,7 @@ void RunBins::unassign(std::size_t slot) noexcept {
   assigned_[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
 }
 
-RunChain RunBins::evict_other(std::uint32_t units, const RunBlock* blocks) noexcept {
+RunChain RunBins::evict_other(std::uint32_t units, const Run* blocks) noexcept {
   const auto evict = [&](std::size_t slot) {
     const RunChain chain = take_all(slots_[slot], blocks);
     unassign(slot);

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/block_record.h"
 #include "base/relaxed.h"
 #include "base/units.h"
+#include "runs/run.h"
 
 namespace gpupool::internal {
 
@@ -43,7 +43,7 @@ class RunBins {
   }
 
   /// A block of exactly `units`; 0 if there is none.
-  std::uint32_t take(std::uint64_t units, RunBlock* blocks) noexcept {
+  std::uint32_t take(std::uint64_t units, Run* blocks) noexcept {
     Slot* const slot = find(units);
     if (slot == nullptr) return 0;
     const std::uint32_t head = slot->head.get();
@@ -54,7 +54,7 @@ class RunBins {
   }
 
   /// False: beyond the limit, or no slot for the size; nothing has changed.
-  bool put(std::uint32_t id, std::uint32_t units, RunBlock* blocks) noexcept {
+  bool put(std::uint32_t id, std::uint32_t units, Run* blocks) noexcept {
     const std::uint64_t bytes = bytes_.get() + units * kUnitBytes;
     if (bytes > limit_bytes_.get()) return false;
     Slot* const slot = find(units);
@@ -70,13 +70,13 @@ class RunBins {
   bool put_chain(const RunChain& chain) noexcept;
   // Each takes out all blocks of one size; an empty chain where there is none.
   /// The half of `units` that was put in first.
-  RunChain take_older_half(std::uint32_t units, RunBlock* blocks) noexcept;
+  RunChain take_older_half(std::uint32_t units, Run* blocks) noexcept;
   /// The size nearest to `units`: the smallest that is at least so large, or else the largest.
   /// Cost: O(slots).
-  RunChain take_nearest(std::uint32_t units, const RunBlock* blocks) noexcept;
+  RunChain take_nearest(std::uint32_t units, const Run* blocks) noexcept;
   /// Whichever size `is_meant(head)` says yes to.
   template <class F>
-  RunChain take_if(F is_meant, const RunBlock* blocks) noexcept {
+  RunChain take_if(F is_meant, const Run* blocks) noexcept {
     for (Slot& slot : slots_) {
       const std::uint32_t head = slot.head.get();
       if (head != 0 && is_meant(head)) return take_all(slot, blocks);
@@ -93,7 +93,7 @@ class RunBins {
   }
   /// Another size, which loses its slot: one that stands in the way of `units`, or else the next
   /// in turn. Cost: O(1), amortised over the sizes that got slots.
-  RunChain evict_other(std::uint32_t units, const RunBlock* blocks) noexcept;
+  RunChain evict_other(std::uint32_t units, const Run* blocks) noexcept;
 
   std::uint64_t bytes() const noexcept { return bytes_.get(); }
   std::uint64_t limit_bytes() const noexcept { return limit_bytes_.get(); }
@@ -117,8 +117,8 @@ class RunBins {
       return &slots_[first];
     return slots_[first ^ 1].units.get() == units ? &slots_[first ^ 1] : nullptr;
   }
-  bool put_in_empty_slot(std::uint32_t id, std::uint32_t units, RunBlock* blocks) noexcept;
-  RunChain take_all(Slot& slot, const RunBlock* blocks) noexcept;
+  bool put_in_empty_slot(std::uint32_t id, std::uint32_t units, Run* blocks) noexcept;
+  RunChain take_all(Slot& slot, const Run* blocks) noexcept;
   void unassign(std::size_t slot) noexcept;
 
   std::array<Slot, kSlotCount> slots_;

@@ -11,7 +11,7 @@ using internal::BlockWord;
 using internal::Chain;
 using internal::kBinBytes;
 using internal::MutexLock;
-using internal::RunBlock;
+using internal::Run;
 using internal::RunChain;
 using internal::ThreadCache;
 
@@ -34,7 +34,7 @@ Pool::Impl::BlockRef Pool::Impl::take_cached(ThreadCache& cache, const Shape& sh
   // Blocks in caches have whatever alignment their tier gives; more is never looked for there.
   if (shape.align_units > 1) return {};
   if (shape.tier == Tier::run) {
-    RunBlock* const blocks = tiers_.directory().run_blocks();
+    Run* const blocks = tiers_.directory().runs();
     if (const internal::RunId id = cache.runs.take(shape.units, blocks)) return {id, 0, 0};
   } else if (const std::uint32_t code =
                  cache.small.take(shape.bin(), tiers_.directory().records())) {
@@ -50,7 +50,7 @@ Pool::Impl::BlockRef Pool::Impl::take_handed_over(ThreadCache& cache, const Shap
 }
 
 internal::RunId Pool::Impl::take_handed_over_run(ThreadCache& cache, std::uint32_t units) {
-  RunBlock* const blocks = tiers_.directory().run_blocks();
+  Run* const blocks = tiers_.directory().runs();
   RunChain chain = depots_[cache.stream]->take_runs(units, blocks);
   if (chain.head == 0) return 0;
   depot_run_bytes_ -= chain.bytes();
@@ -101,7 +101,7 @@ GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
   bool is_close_due = false;
   {
     MutexLock lock(mu_);
-    put_run(cache, id, tiers_.directory().run_blocks()[id].units.get());
+    put_run(cache, id, tiers_.directory().runs()[id].units);
     is_close_due = note_own_free(cache);
   }
   if (is_close_due) close_own_epoch(cache.stream);
@@ -168,7 +168,7 @@ void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t 
 }
 
 void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t units) {
-  RunBlock* const blocks = tiers_.directory().run_blocks();
+  Run* const blocks = tiers_.directory().runs();
   // A small block that was served as a run has no bin where it would be looked for.
   if (!cache.claim.has_ended() && units > internal::kUnitsPerChunk) {
     set_run_limit(cache);

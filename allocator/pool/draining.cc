@@ -10,7 +10,7 @@ namespace gpupool {
 using internal::BlockRecord;
 using internal::Chain;
 using internal::kBinCount;
-using internal::RunBlock;
+using internal::Run;
 using internal::RunChain;
 using internal::ThreadCache;
 using internal::ThreadRecord;
@@ -32,7 +32,7 @@ std::uint64_t Pool::Impl::flush(Chain chain, StreamIndex stream) {
 }
 
 std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
-  const RunBlock* const blocks = tiers_.directory().run_blocks();
+  const Run* const blocks = tiers_.directory().runs();
   const TicketSet tickets = tickets_of(stream);
   for (std::uint32_t id = chain.head; id != 0;) {
     const std::uint32_t next = blocks[id].record.next.get();
@@ -46,7 +46,7 @@ std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
   if (!cache.may_hold_runs) return 0;
   std::uint64_t moved = 0;
   for (;;) {
-    const RunChain chain = cache.runs.evict_other(0, tiers_.directory().run_blocks());
+    const RunChain chain = cache.runs.evict_other(0, tiers_.directory().runs());
     if (chain.head == 0) break;
     moved += flush(chain, cache.stream);
   }
@@ -62,7 +62,7 @@ std::uint64_t Pool::Impl::flush_nearest_runs(ThreadRecord* record, StreamIndex s
   if (record == nullptr) return 0;
   for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
     if (cache->stream != stream || cache->runs.bytes() == 0) continue;
-    return flush(cache->runs.take_nearest(units, tiers_.directory().run_blocks()), stream);
+    return flush(cache->runs.take_nearest(units, tiers_.directory().runs()), stream);
   }
   return 0;
 }
@@ -99,7 +99,7 @@ std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
   }
   depot_run_bytes_ -= depot.run_bytes();
   while (depot.run_bytes() > 0) {
-    moved += flush(depot.take_any_runs(tiers_.directory().run_blocks()), stream);
+    moved += flush(depot.take_any_runs(tiers_.directory().runs()), stream);
   }
   return moved;
 }
@@ -190,7 +190,7 @@ void Pool::Impl::age_caches(std::uint64_t now_ns) {
       if (is_old_bin(cache, bin)) moved += flush_bin(cache, bin);
     }
     for (;;) {
-      const RunChain chain = cache.runs.take_if(is_old_run, tiers_.directory().run_blocks());
+      const RunChain chain = cache.runs.take_if(is_old_run, tiers_.directory().runs());
       if (chain.head == 0) break;
       moved += flush(chain, cache.stream);
     }

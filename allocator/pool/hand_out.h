@@ -30,8 +30,8 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::hand_out_small(const internal::Ho
   record.set_requested(bytes);
   record.tick.set(tick_.get());
   // Last, so that a block is live only once its record is whole.
-  record.store(tagged(internal::BlockWord::live_untagged(bin, cache.stream_bits), tag, bytes,
-                      *hot.record));
+  record.store(
+      tagged(internal::BlockWord::live_untagged(bin, cache.stream_bits), tag, bytes, *hot.record));
   out = reinterpret_cast<void*>(tiers_.directory().address_of_code(code));
   return hot.record->counters.count_small(bin, bytes) ? Outcome::noted : Outcome::done;
 }
@@ -41,13 +41,13 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::hand_out_run(const internal::HotS
                                                             internal::RunId id, std::uint64_t units,
                                                             std::size_t bytes, Tag tag,
                                                             void*& out) {
-  internal::RunBlock& block = tiers_.directory().run_blocks()[id];
+  internal::Run& block = tiers_.directory().runs()[id];
   block.record.set_requested(bytes);
   block.record.tick.set(tick_.get());
-  block.record.store(tagged(
-      internal::BlockWord::live_untagged(internal::BlockWord::kNoBin, cache.stream_bits), tag,
-      bytes, *hot.record));
-  out = reinterpret_cast<void*>(block.address.get());
+  block.record.store(
+      tagged(internal::BlockWord::live_untagged(internal::BlockWord::kNoBin, cache.stream_bits),
+             tag, bytes, *hot.record));
+  out = reinterpret_cast<void*>(address_of_unit(block.start));
   return hot.record->counters.count_run(bytes, units * internal::kUnitBytes) ? Outcome::noted
                                                                              : Outcome::done;
 }

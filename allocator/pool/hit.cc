@@ -36,12 +36,13 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_small(const HotSlot& hot, st
   return hand_out_small(hot, cache, records, code, bin, bytes, tag, out);
 }
 
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& hot, std::size_t bytes,
-                                                        Tag tag, void*& out) {
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::take_run_at_hand(const HotSlot& hot,
+                                                                std::size_t bytes, Tag tag,
+                                                                void*& out) {
   internal::ThreadCache& cache = *hot.cache;
   // What overflows here wraps to no units at all, a size that no slot has.
   const std::uint64_t units = (bytes + kUnitBytes - 1) / kUnitBytes;
-  internal::RunBlock* const blocks = tiers_.directory().run_blocks();
+  internal::Run* const blocks = tiers_.directory().runs();
   if (!cache.claim.enter()) [[unlikely]] {
     return Outcome::refused;
   }
@@ -71,7 +72,8 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
                                                       internal::StreamState* stream) {
   void* block;
-  const Outcome outcome = take_run_at_hand(internal::hot_slot, bytes, internal::hot_slot.tag, block);
+  const Outcome outcome =
+      take_run_at_hand(internal::hot_slot, bytes, internal::hot_slot.tag, block);
   if (outcome == Outcome::done) [[likely]]
     return block;
   if (outcome == Outcome::noted) return allocate_noted(block);
@@ -106,9 +108,11 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
 
 // Giving back.
 
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& hot, std::uint64_t unit,
-                                                         std::uint32_t entry, std::uint64_t granule,
-                                                         std::size_t bytes) {
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& hot,
+                                                                 std::uint64_t unit,
+                                                                 std::uint32_t entry,
+                                                                 std::uint64_t granule,
+                                                                 std::size_t bytes) {
   const std::uint32_t code = BlockDirectory::code_of(entry, granule);
   internal::BlockRecord* const records = tiers_.directory().records();
   internal::BlockRecord& record = records[code];
@@ -148,42 +152,38 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_small_at_hand(const HotSlot& 
   return is_noted ? Outcome::noted : Outcome::done;
 }
 
-GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& hot, std::uint64_t unit,
-                                                       std::uint32_t entry, DeviceAddress address,
-                                                       std::size_t bytes) {
-  if (address % kUnitBytes != 0 || !BlockDirectory::is_run(entry)) [[unlikely]] {
+GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& hot,
+                                                               std::uint64_t unit,
+                                                               internal::RunId id,
+                                                               std::size_t bytes) {
+  internal::Run* const runs = tiers_.directory().runs();
+  internal::Run& run = runs[id];
+  const BlockWord word = run.record.load();
+  if (!word.is_plainly_live() || run.start != unit) [[unlikely]]
     return Outcome::refused;
-  }
-  const internal::RunId id = BlockDirectory::run_of(entry);
-  internal::RunBlock* const blocks = tiers_.directory().run_blocks();
-  internal::RunBlock& block = blocks[id];
-  const BlockWord word = block.record.load();
-  if (!word.is_plainly_live()) [[unlikely]]
-    return Outcome::refused;
-  const std::uint32_t units = block.units.get();
+  const std::uint32_t units = run.units;
   // A small block that was served as a run has no bin where it would be looked for.
   if (units <= internal::kUnitsPerChunk) [[unlikely]]
     return Outcome::refused;
-  const std::uint64_t requested = block.record.requested(units * kUnitBytes);
+  const std::uint64_t requested = run.record.requested(units * kUnitBytes);
   if (bytes != kNoSize && bytes != requested) [[unlikely]]
     return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
-  if (!cache.claim.enter()) [[unlikely]] {
+  if (!cache.claim.enter()) [[unlikely]]
     return Outcome::refused;
-  }
-  if (!block.record.take(word, BlockWord::cached_in(BlockWord::kNoBin, cache.stream_bits)))
+  if (!run.record.take(word, BlockWord::cached_in(BlockWord::kNoBin, cache.stream_bits)))
       [[unlikely]] {
     cache.claim.leave();
     return Outcome::refused;
   }
-  if (tiers_.directory().entry(unit) != entry || block.units.get() != units) [[unlikely]] {
-    block.record.store(word);
+  if (run.start != unit || run.units != units) [[unlikely]] {
+    run.record.store(word);
     cache.claim.leave();
     return Outcome::refused;
   }
 
-  block.record.tick.set(tick_.get());
-  const bool is_put = cache.runs.put(id, units, blocks);
+  run.record.tick.set(tick_.get());
+  const bool is_put = cache.runs.put(id, units, runs);
   cache.claim.leave();
   internal::ThreadCounters& counters = hot.record->counters;
   if (!word.is_untagged()) [[unlikely]]
@@ -202,15 +202,15 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
   }
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
   const std::uint64_t granule = granule_in_range(address);
-  if (granule >= range_granules_) [[unlikely]] return deallocate_cold(pointer, bytes, stream);
+  if (granule >= range_granules_) [[unlikely]]
+    return deallocate_cold(pointer, bytes, stream);
   const std::uint64_t unit = granule / internal::kGranulesPerUnit;
   const std::uint32_t entry = tiers_.directory().entry(unit);
-  if (BlockDirectory::is_run(entry)) {
+  if (!BlockDirectory::is_in_chunk(entry)) {
     // Two forms, since the size that is not given need not be carried along.
-    return bytes == kNoSize ? deallocate_large(pointer, stream, unit)
-                            : deallocate_large_sized(pointer, bytes, stream, unit);
+    return bytes == kNoSize ? deallocate_large(pointer, stream, granule)
+                            : deallocate_large_sized(pointer, bytes, stream, granule);
   }
-  // Where no block is the entry leads to records that nothing ever makes live.
   const Outcome outcome = put_small_at_hand(hot, unit, entry, granule, bytes);
   if (outcome == Outcome::done) [[likely]]
     return true;
@@ -218,25 +218,31 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
 }
 
 GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamState* stream,
-                                               std::uint64_t unit) {
-  const std::uint32_t entry = tiers_.directory().entry(unit);
-  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, entry,
-                                         reinterpret_cast<DeviceAddress>(pointer), kNoSize);
+                                               std::uint64_t granule) {
+  const std::uint64_t unit = granule / internal::kGranulesPerUnit;
+  const internal::RunId id = BlockDirectory::run_of(tiers_.directory().entry(unit));
+  if (id == 0 || granule % internal::kGranulesPerUnit != 0) [[unlikely]] {
+    return deallocate_cold(pointer, kNoSize, stream);
+  }
+  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, id, kNoSize);
   if (outcome == Outcome::done) [[likely]]
     return true;
-  if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
+  if (outcome == Outcome::left_over) return finish_run_free(id);
   return finish_free(outcome, pointer, kNoSize, stream);
 }
 
 GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t bytes,
                                                      internal::StreamState* stream,
-                                                     std::uint64_t unit) {
-  const std::uint32_t entry = tiers_.directory().entry(unit);
-  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, entry,
-                                         reinterpret_cast<DeviceAddress>(pointer), bytes);
+                                                     std::uint64_t granule) {
+  const std::uint64_t unit = granule / internal::kGranulesPerUnit;
+  const internal::RunId id = BlockDirectory::run_of(tiers_.directory().entry(unit));
+  if (id == 0 || granule % internal::kGranulesPerUnit != 0) [[unlikely]] {
+    return deallocate_cold(pointer, bytes, stream);
+  }
+  const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, id, bytes);
   if (outcome == Outcome::done) [[likely]]
     return true;
-  if (outcome == Outcome::left_over) return finish_run_free(BlockDirectory::run_of(entry));
+  if (outcome == Outcome::left_over) return finish_run_free(id);
   return finish_free(outcome, pointer, bytes, stream);
 }
 
@@ -259,10 +265,14 @@ bool Pool::Impl::put_thoroughly(void* pointer, std::size_t bytes) {
   const std::uint64_t unit = addresses_->unit_at(address);
   if (unit == internal::kNoUnit || address % internal::kGranuleBytes != 0) return false;
   const std::uint32_t entry = tiers_.directory().entry(unit);
-  if (entry == 0) return false;
-  const Outcome outcome = BlockDirectory::is_run(entry)
-                              ? put_run_at_hand(hot, unit, entry, address, bytes)
-                              : put_small_at_hand(hot, unit, entry, address / internal::kGranuleBytes, bytes);
+  const std::uint64_t granule = address / internal::kGranuleBytes;
+  Outcome outcome = Outcome::refused;
+  if (BlockDirectory::is_in_chunk(entry)) {
+    outcome = put_small_at_hand(hot, unit, entry, granule, bytes);
+  } else if (const internal::RunId id = BlockDirectory::run_of(entry);
+             id != 0 && address % kUnitBytes == 0) {
+    outcome = put_run_at_hand(hot, unit, id, bytes);
+  }
   return outcome == Outcome::done ||
          (outcome != Outcome::refused && finish_free(outcome, pointer, bytes, nullptr));
 }

@@ -59,7 +59,8 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
   }
   if (code == 0) return allocate_plain_cold(bytes, stream);
   void* block;
-  if (hand_out_small(hot, cache, tiers_.directory().records(), code, bin, bytes, hot.tag, block) == Outcome::noted) {
+  if (hand_out_small(hot, cache, tiers_.directory().records(), code, bin, bytes, hot.tag, block) ==
+      Outcome::noted) {
     return allocate_noted(block);
   }
   return block;

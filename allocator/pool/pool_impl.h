@@ -107,8 +107,8 @@ class Pool::Impl {
   Outcome take_run_at_hand(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
   Outcome put_small_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
                             std::uint64_t granule, std::size_t bytes);
-  Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
-                          DeviceAddress address, std::size_t bytes);
+  Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, internal::RunId id,
+                          std::size_t bytes);
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_noted(void* block);
@@ -129,9 +129,9 @@ class Pool::Impl {
   internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
   bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
-  bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t unit);
+  bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t granule);
   bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
-                              std::uint64_t unit);
+                              std::uint64_t granule);
   bool finish_free(Outcome outcome, void* pointer, std::size_t bytes,
                    internal::StreamState* stream);
   /// nullptr, false: go on as if there were no cache.
@@ -146,8 +146,16 @@ class Pool::Impl {
     if (tag == kUntagged || tag.index() >= tag_count_) return internal::BlockWord::kUntaggedCode;
     return tag.index();
   }
-  void* address_of(BlockRef block) const noexcept {
-    return reinterpret_cast<void*>(tiers_.directory().address_of(block));
+  DeviceAddress address_of_unit(std::uint64_t unit) const noexcept {
+    if (range_granules_ != 0) [[likely]]
+      return range_base_ + unit * internal::kUnitBytes;
+    return addresses_->address_of(unit);
+  }
+  void* address_of(BlockRef block) noexcept {
+    internal::BlockDirectory& directory = tiers_.directory();
+    return reinterpret_cast<void*>(block.is_run()
+                                       ? address_of_unit(directory.runs()[block.run].start)
+                                       : directory.address_of_code(block.code()));
   }
 
   // allocate.cc

@@ -263,7 +263,7 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
   const internal::RunTable& runs = tiers_.runs();
   const std::uint64_t end = arena_->high_water() * kUnitsPerPage;
   for (std::uint64_t unit = 0; unit < end;) {
-    const internal::RunId id = arena_->is_backed(unit / kUnitsPerPage) ? runs.at(unit) : 0;
+    const internal::RunId id = arena_->is_backed(unit / kUnitsPerPage) ? tiers_.run_at(unit) : 0;
     if (id == 0 || runs[id].kind == internal::RunKind::unused || runs[id].start != unit) {
       unit = (unit / kUnitsPerPage + 1) * kUnitsPerPage;  // unbacked, or stuck
       continue;

@@ -11,8 +11,7 @@ bool SharedTiers::reserve(const AddressMap& addresses, std::uint64_t unit_capaci
   addresses_ = &addresses;
   const std::uint64_t chunks = max_backed_units / kUnitsPerChunk + 2;
   return runs_.reserve(unit_capacity, max_backed_units) && chunks_.reserve(chunks) &&
-         slabs_.reserve(chunks * 2) &&
-         directory_.reserve(unit_capacity, max_backed_units + 2, chunks);
+         slabs_.reserve(chunks * 2) && directory_.reserve(runs_, chunks);
 }
 
 void SharedTiers::know_stream(StreamIndex stream) {
@@ -53,8 +52,6 @@ BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units, S
                                Reach reach) {
   const RunId id = runs_.take(units, align_units, stream, reach, RunKind::block);
   if (id == 0) return {};
-  const std::uint64_t start = runs_[id].start;
-  directory_.add_run(id, start, addresses_->address_of(start), units);
   return hand_out({id, 0, 0}, BlockWord::kNoBin, stream);
 }
 
@@ -88,7 +85,6 @@ void SharedTiers::put(BlockRef block, const TicketSet& tickets) {
   out_bytes_ -= directory_.bytes_of(block);
   record(block).clear();
   if (block.is_run()) {
-    directory_.remove_run(runs_[block.run].start);
     runs_.put(block.run, tickets);
   } else {
     put_in_chunk(block, tickets);

@@ -56,6 +56,12 @@ class SharedTiers {
   /// After work has become complete.
   void refresh();
 
+  /// The run that `unit` belongs to, as far as the table of units says.
+  RunId run_at(std::uint64_t unit) const noexcept {
+    const std::uint32_t entry = directory_.entry(unit);
+    if (!BlockDirectory::is_in_chunk(entry)) return runs_.at(unit);
+    return chunks_[BlockRef::from_code(BlockDirectory::code_of(entry, 0)).chunk].run;
+  }
   /// What lies at a byte of the arena.
   struct Found {
     BlockRef block;         // that starts there or covers it; may not exist

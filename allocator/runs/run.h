@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "base/block_record.h"
+#include "base/relaxed.h"
 #include "stream/ticket_set.h"
 
 namespace gpupool::internal {
@@ -19,8 +21,11 @@ using RunId = std::uint32_t;  // 0: none
 enum class RunKind : std::uint8_t { unused, free, block, chunk, leaving };
 
 struct alignas(64) Run {
-  std::uint64_t start = 0;  // first unit
-  std::uint32_t units = 0;
+  // The first cache line is all that a hit and most searches touch. What a hit reads without the
+  // pool's lock does not change while the block is live.
+  BlockRecord record;         // block: what the caller holds
+  Racy<std::uint64_t> start;  // first unit
+  Racy<std::uint32_t> units = 0;
   RunKind kind = RunKind::unused;
   std::uint16_t bin = 0;          // free: of the index
   StreamIndex holder = kAnybody;  // free: which index it stands in

@@ -58,7 +58,10 @@ void RunTable::check_invariants() const {
     ++in_use;
     GPUPOOL_CHECK(run.units > 0);
     const RunId entry = run.kind == RunKind::free ? id | kFree : id;
-    GPUPOOL_CHECK(by_unit_[run.start] == entry && by_unit_[run.end() - 1] == entry);
+    // Inside a chunk the entries are the chunk's.
+    const RunId first = by_unit_[run.start];
+    const bool is_chunk = run.kind == RunKind::chunk && (first & kInChunk) != 0;
+    GPUPOOL_CHECK(is_chunk || (first == entry && by_unit_[run.end() - 1] == entry));
     if (run.kind != RunKind::free) continue;
     const RunId before = free_before(run.start);
     GPUPOOL_CHECK(before == 0 || runs_[before].holder != run.holder);

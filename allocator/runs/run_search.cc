@@ -112,7 +112,8 @@ bool RunTable::has_of_others(StreamIndex stream) const noexcept {
 
 std::uint64_t RunTable::largest_ready_units() const {
   const RunId id = ready_.last();
-  return id == 0 ? 0 : runs_[id].units;
+  if (id == 0) return 0;
+  return runs_[id].units;
 }
 
 std::uint64_t RunTable::largest_free_units() const {

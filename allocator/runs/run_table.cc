@@ -20,7 +20,7 @@ RunTable::RunTable(StreamTable& streams, const std::vector<std::uint64_t>& watch
 
 bool RunTable::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units) {
   // At most one run a backed unit; one more record while a run is being cut.
-  return max_backed_units + 2 < kFree && by_unit_.reserve(unit_capacity + 1) &&
+  return max_backed_units + 2 < kInChunk && by_unit_.reserve(unit_capacity + 1) &&
          runs_.reserve(max_backed_units + 2);
 }
 

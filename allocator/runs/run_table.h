@@ -64,8 +64,19 @@ class RunTable {
 
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
-  /// The run that `unit` belongs to, as far as its table entry says; the caller checks the run.
-  RunId at(std::uint64_t unit) const noexcept { return by_unit_[unit] & ~kFree; }
+  /// The run that `unit` belongs to, as far as its table entry says; the caller checks the run. 0
+  /// inside a chunk.
+  RunId at(std::uint64_t unit) const noexcept {
+    const RunId entry = by_unit_[unit];
+    return (entry & kInChunk) != 0 ? 0 : entry & ~kFree;
+  }
+  // For whoever looks without the pool's lock: what the table says of a unit.
+  /// Bits of an entry that are not of a run's id.
+  static constexpr RunId kFree = RunId{1} << 31;  // first or last of a free run
+  static constexpr RunId kInChunk = RunId{1}
+                                    << 30;  // and its place in the chunk, see BlockDirectory
+  Racy<RunId>* entries() noexcept { return &by_unit_[0]; }
+  Run* records() noexcept { return &runs_[0]; }
   /// The free run that ends just before / starts at `unit`; 0 if there is none.
   RunId free_before(std::uint64_t unit) const noexcept {
     if (unit == 0 || (by_unit_[unit - 1] & kFree) == 0) return 0;
@@ -109,8 +120,6 @@ class RunTable {
   RunId id_end() const noexcept { return id_end_; }
 
  private:
-  static constexpr RunId kFree = RunId{1} << 31;
-
   /// What one stream alone may use.
   struct OwnRuns {
     explicit OwnRuns(LazyArray<Run>& runs) noexcept : index(runs) {}
@@ -160,7 +169,7 @@ class RunTable {
   // By unit: the run, with kFree where that is free. The two ends of each run are right; they are
   // what neighbours look at, and a neighbour that is taken is left alone so. Between them entries
   // may be of earlier runs, which is why whoever looks there compares with the run he finds.
-  LazyArray<RunId> by_unit_;
+  LazyArray<Racy<RunId>> by_unit_;
   RunIndex ready_;
   RunIndex nobodys_;
   std::vector<std::unique_ptr<OwnRuns>> by_stream_;

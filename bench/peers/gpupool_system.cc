@@ -1,5 +1,6 @@
 #include "bench/peers/gpupool_system.h"
 
+#include <chrono>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -86,6 +87,27 @@ void GpupoolSystem<StreamType>::empty() {
   pool_->maintain();
   pool_->maintain();
   pool_->trim(0);
+}
+
+Result<std::unique_ptr<GpupoolServed>, Status> GpupoolServed::open(const SystemSetting& setting) {
+  SystemSetting real = setting;
+  real.is_virtual_time = false;
+  auto system = GpupoolSystem<StreamRef>::open(real);
+  if (!system.ok()) return system.error();
+  std::unique_ptr<GpupoolServed> served(new GpupoolServed());
+  served->system_ = std::move(system).value();
+  served->maintainer_ = std::thread([served = served.get()] {
+    while (!served->is_ending_.load()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      served->system_->pool().maintain();
+    }
+  });
+  return served;
+}
+
+GpupoolServed::~GpupoolServed() {
+  is_ending_ = true;
+  maintainer_.join();
 }
 
 template class GpupoolSystem<StreamRef>;

@@ -20,8 +20,14 @@ int main(int argc, char** argv) {
                               },
                               false});
   program.systems.push_back(
-      {"gpupool", [](const Plan& plan) { return measure_system<GpupoolByRef>("gpupool", plan); },
+      {"gpupool", [](const Plan& plan) { return measure_system<GpupoolServed>("gpupool", plan); },
        false});
+  program.systems.push_back({"gpupool, maintained in the loop",
+                             [](const Plan& plan) {
+                               return measure_system<GpupoolByRef>(
+                                   "gpupool, maintained in the loop", plan);
+                             },
+                             false});
   program.systems.push_back({"gpupool, raw stream",
                              [](const Plan& plan) {
                                return measure_system<GpupoolByHandle>("gpupool, raw stream", plan);

@@ -12,6 +12,8 @@
 #define GPUPOOL_BENCH_TORCH_HAS_PEER_CACHE 0
 #endif
 
+#include <cuda_runtime_api.h>
+
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -30,6 +32,9 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 void start_torch() {
   static const bool is_started = [] {
     const auto devices = c10::cuda::device_count();
+    // The context that everything else takes for granted.
+    c10::cuda::set_device(0);
+    cudaFree(nullptr);
 #if GPUPOOL_BENCH_TORCH_HAS_PEER_CACHE
     c10::cuda::detail::init_p2p_access_cache(devices);
 #endif

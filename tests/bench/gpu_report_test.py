@@ -109,7 +109,8 @@ class Folder(unittest.TestCase):
         self.put("notes.txt", "rmm was not found\n")
         report = self.report()
         self.assertIn("- rmm was not found", report)
-        self.assertIn("- not measured: gpupool, raw stream, PyTorch, expandable segments, RMM pool, "
+        self.assertIn("- not measured: gpupool, maintained in the loop, gpupool, raw stream, "
+                      "PyTorch, expandable segments, RMM pool, "
                       "RMM arena, cudaMallocAsync", report)
 
     def test_a_part_cut_short_is_a_note_and_the_rest_stays(self):

