@@ -40,7 +40,8 @@ struct HotSlot {
   ThreadCache* cache = nullptr;
   ThreadRecord* record = nullptr;
   Tag tag = kUntagged;
-  bool is_ending = false;  // the thread has given back what it had, and gets nothing more
+  bool is_ending = false;      // the thread has given back what it had, and gets nothing more
+  bool is_timing_due = false;  // the next allocation is to be timed; until then `pool` stays 0
 
   /// Records of the pools used lately, for threads that go back and forth between devices.
   struct Known {

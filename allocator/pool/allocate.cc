@@ -1,5 +1,7 @@
 // Serving a request without the driver: check, route, cache, shared tiers, and what can be had by
 // giving caches back and looking for completed work.
+#include <utility>
+
 #include "base/duration_bucket.h"
 #include "pool/pool_impl.h"
 
@@ -18,15 +20,13 @@ void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
 }  // namespace
 
 Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
-                                        internal::StreamState* stream) {
+                                        internal::StreamState* stream, bool was_asked) {
   if (request.bytes == 0) return nullptr;
   internal::ThreadRecord* const record = own_record();
-  const internal::HotSlot& hot = internal::hot_slot;
-  // What is at hand was asked already.
-  const bool is_at_hand = hot.pool == serial_ && hot.stream == stream;
+  internal::HotSlot& hot = internal::hot_slot;
   // Set aside by a hit that asked for the next one to be timed.
-  const bool is_timed = hot.pool == 0;
-  if (!is_at_hand && record != nullptr && is_plain(request) && switch_to(*record, stream)) {
+  const bool is_timed = std::exchange(hot.is_timing_due, false);
+  if (!was_asked && record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
     const Tag tag = request.tag == kCurrentTag ? hot.tag : request.tag;
     if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
     if (tag == hot.tag) {
@@ -102,7 +102,7 @@ Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStre
     return fail(request, MissReason::size,
                 stream == nullptr ? Error::backend_failure : Error::not_supported);
   }
-  return allocate_cold(request, stream);
+  return allocate_cold(request, stream, false);
 }
 
 std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) const {

@@ -86,12 +86,14 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_plain_cold(std::size_t bytes,
                                                            internal::StreamState* stream) {
   AllocationRequest request;
   request.bytes = bytes;
-  return allocate_cold(request, stream);
+  const HotSlot& hot = internal::hot_slot;
+  return allocate_cold(request, stream, hot.pool == serial_ && hot.stream == stream);
 }
 
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_noted(void* block) {
   // The next allocation misses what is at hand, and so is timed.
   internal::hot_slot.pool = 0;
+  internal::hot_slot.is_timing_due = true;
   note_step(*internal::hot_slot.record);
   return block;
 }

@@ -231,7 +231,7 @@ Result<StreamRef> Pool::adopt_stream(RawStream stream) { return impl_->adopt_str
 bool Pool::release_stream(StreamRef stream) { return impl_->release_stream(stream); }
 
 Result<void*> Pool::allocate(const AllocationRequest& request, StreamRef stream) {
-  return impl_->allocate_cold(request, stream.state());
+  return impl_->allocate_cold(request, stream.state(), false);
 }
 Result<void*> Pool::allocate_raw(const AllocationRequest& request, RawStream stream) {
   return impl_->allocate_raw(request, stream);

@@ -53,7 +53,9 @@ class Pool::Impl {
 
   Result<StreamRef> adopt_stream(RawStream raw);
   bool release_stream(StreamRef stream);
-  Result<void*> allocate_cold(const AllocationRequest& request, internal::StreamState* stream);
+  /// `was_asked`: the cache at hand has nothing for it.
+  Result<void*> allocate_cold(const AllocationRequest& request, internal::StreamState* stream,
+                              bool was_asked);
   Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw);
   bool deallocate_raw(void* pointer, std::size_t bytes, RawStream raw);
   bool record_use(void* pointer, StreamRef stream, bool at_free);

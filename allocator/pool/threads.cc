@@ -109,7 +109,7 @@ ThreadCache* Pool::Impl::switch_to(ThreadRecord& record, const internal::StreamS
   ThreadCache* const cache = record.find(stream, stream->index());
   if (cache == nullptr) return nullptr;
   HotSlot& hot = internal::hot_slot;
-  hot.pool = serial_;
+  hot.pool = hot.is_timing_due ? 0 : serial_;
   hot.stream = stream;
   hot.cache = cache;
   hot.record = &record;
@@ -126,7 +126,7 @@ ThreadCache* Pool::Impl::open_cache(ThreadRecord* record, const internal::Stream
   ThreadCache* cache = record->find(stream, stream->index());
   if (cache == nullptr) {
     // What is at hand may be dropped now, because its stream has ended.
-    internal::hot_slot.stream = nullptr;
+    internal::hot_slot.pool = 0;
     cache = caches_.open_cache(*record, stream, stream->index(), options_.cache_small_bytes);
     if (cache == nullptr) return nullptr;
   }

@@ -11,7 +11,7 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
-#include "tests/stress/gate.h"
+#include "tests/support/gate.h"
 
 namespace gpupool {
 namespace {

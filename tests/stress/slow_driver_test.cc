@@ -8,7 +8,7 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
-#include "tests/stress/gate.h"
+#include "tests/support/gate.h"
 
 namespace gpupool {
 namespace {

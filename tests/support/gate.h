@@ -2,8 +2,8 @@
 //
 // Thread safety: all methods from any thread. Waits are bounded, so that a pool that waits for the
 // call fails the test instead of hanging it.
-#ifndef GPUPOOL_TESTS_STRESS_GATE_H_
-#define GPUPOOL_TESTS_STRESS_GATE_H_
+#ifndef GPUPOOL_TESTS_SUPPORT_GATE_H_
+#define GPUPOOL_TESTS_SUPPORT_GATE_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -40,4 +40,4 @@ class Gate {
 
 }  // namespace gpupool
 
-#endif  // GPUPOOL_TESTS_STRESS_GATE_H_
+#endif  // GPUPOOL_TESTS_SUPPORT_GATE_H_
