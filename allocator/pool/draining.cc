@@ -94,6 +94,7 @@ std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
 std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
   internal::Depot& depot = *depots_[stream];
   std::uint64_t moved = 0;
+  depot_small_bytes_ -= depot.small_bytes();
   while (depot.small_bytes() > 0) {
     moved += flush(depot.take(depot.any_bin(), tiers_.directory().records()), stream);
   }
@@ -106,7 +107,7 @@ std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
 
 std::uint64_t Pool::Impl::flush_depots() {
   std::uint64_t moved = 0;
-  for (StreamIndex i = 0; i < depots_.size(); ++i) {
+  for (StreamIndex i = 0; i < depots_.size() && depot_small_bytes_ + depot_run_bytes_ > 0; ++i) {
     if (depots_[i]->bytes() > 0) moved += flush_depot(i);
   }
   return moved;

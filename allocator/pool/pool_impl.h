@@ -421,6 +421,7 @@ class Pool::Impl {
   std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;       // that may hold runs
   std::uint64_t run_limit_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all caches together
   std::uint64_t run_share_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of each
+  std::uint64_t depot_small_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
   std::uint64_t depot_run_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all depots
   internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
   std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);
