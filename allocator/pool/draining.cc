@@ -172,6 +172,13 @@ void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
   flush_depot(stream);
 }
 
+void Pool::Impl::restart_aging() {
+  const std::uint64_t now = clock_.now_ns();
+  first_tick_ = tick_at(now);
+  aging_start_ns_ = now;
+  next_aging_ns_ = now + kCacheAgeNs;
+}
+
 void Pool::Impl::age_caches(std::uint64_t now_ns) {
   if (now_ns < next_aging_ns_) return;
   next_aging_ns_ = now_ns + kCacheAgeNs;
