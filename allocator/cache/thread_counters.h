@@ -164,7 +164,8 @@ struct alignas(64) ThreadCounters {
     return pair;
   }
   static std::size_t log2_up(std::uint64_t bytes) noexcept {
-    return static_cast<std::size_t>(std::bit_width(bytes - 1));
+    // The bit that is set spares the question whether there is any.
+    return static_cast<std::size_t>(std::bit_width((bytes - 1) | 1));
   }
   bool count_allocated(std::uint64_t bytes) noexcept {
     const std::uint64_t allocated = allocated_bytes.get() + bytes;

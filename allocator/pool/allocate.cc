@@ -132,9 +132,7 @@ bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
   for (const internal::ThreadCache* cache = record.caches; cache != nullptr; cache = cache->next) {
     if (!cache->is_unused()) return false;
   }
-  for (const auto& depot : depots_) {
-    if (depot->bytes() > 0) return false;
-  }
+  if (depot_small_bytes_ + depot_run_bytes_ > 0) return false;
   return !tiers_.runs().has_of_others(stream);
 }
 

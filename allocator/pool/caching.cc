@@ -65,6 +65,7 @@ std::uint32_t Pool::Impl::take_handed_over_small(ThreadCache& cache, std::uint32
   BlockRecord* const records = tiers_.directory().records();
   Chain chain = depots_[cache.stream]->take(bin, records);
   if (chain.head == 0) return 0;
+  depot_small_bytes_ -= std::uint64_t{chain.blocks} * kBinBytes[bin];
   const std::uint32_t code =
       pop(chain, [&](std::uint32_t block) { return records[block].next.get(); });
   cache.small.grow(bin);
@@ -172,6 +173,7 @@ void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t 
     const std::uint64_t bytes = std::uint64_t{chain.blocks} * kBinBytes[bin];
     if (depot.small_bytes() + bytes <= options_.cache_small_bytes) {
       depot.put(bin, chain, records);
+      depot_small_bytes_ += bytes;
     } else {
       flush(chain, cache.stream);
     }

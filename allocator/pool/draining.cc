@@ -94,6 +94,7 @@ std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
 std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
   internal::Depot& depot = *depots_[stream];
   std::uint64_t moved = 0;
+  depot_small_bytes_ -= depot.small_bytes();
   while (depot.small_bytes() > 0) {
     moved += flush(depot.take(depot.any_bin(), tiers_.directory().records()), stream);
   }
@@ -106,7 +107,7 @@ std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
 
 std::uint64_t Pool::Impl::flush_depots() {
   std::uint64_t moved = 0;
-  for (StreamIndex i = 0; i < depots_.size(); ++i) {
+  for (StreamIndex i = 0; i < depots_.size() && depot_small_bytes_ + depot_run_bytes_ > 0; ++i) {
     if (depots_[i]->bytes() > 0) moved += flush_depot(i);
   }
   return moved;
@@ -169,6 +170,13 @@ void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
     }
   }
   flush_depot(stream);
+}
+
+void Pool::Impl::restart_aging() {
+  const std::uint64_t now = clock_.now_ns();
+  first_tick_ = tick_at(now);
+  aging_start_ns_ = now;
+  next_aging_ns_ = now + kCacheAgeNs;
 }
 
 void Pool::Impl::age_caches(std::uint64_t now_ns) {

@@ -168,11 +168,7 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& ho
   const BlockWord word = run.record.load();
   if (!word.is_plainly_live() || run.start != unit) [[unlikely]]
     return Outcome::refused;
-  const std::uint32_t units = run.units;
-  // A small block that was served as a run has no bin where it would be looked for.
-  if (units <= internal::kUnitsPerChunk) [[unlikely]]
-    return Outcome::refused;
-  if (bytes != kNoSize && bytes != run.record.requested(units * kUnitBytes)) [[unlikely]]
+  if (bytes != kNoSize && bytes != run.record.requested(run.units * kUnitBytes)) [[unlikely]]
     return Outcome::refused;
   internal::ThreadCache& cache = *hot.cache;
   if (!cache.claim.enter()) [[unlikely]]
@@ -182,14 +178,17 @@ GPUPOOL_INLINE Pool::Impl::Outcome Pool::Impl::put_run_at_hand(const HotSlot& ho
     cache.claim.leave();
     return Outcome::refused;
   }
-  if (run.start != unit || run.units != units) [[unlikely]] {
+  if (run.start != unit) [[unlikely]] {
     run.record.store(word);
     cache.claim.leave();
     return Outcome::refused;
   }
 
+  // Of the block that was taken, as above.
+  const std::uint32_t units = run.units;
   const std::uint64_t requested = run.record.requested(units * kUnitBytes);
   run.record.tick.set(tick_.get());
+  // A small block that was served as a run is looked for by nobody here; it leaves by age.
   const bool is_put = cache.runs.put(id, units, runs);
   if (!is_put) [[unlikely]]
     cache.has_left_over.set(true);
@@ -229,8 +228,10 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
 GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamState* stream,
                                                std::uint64_t granule) {
   const std::uint64_t unit = granule / internal::kGranulesPerUnit;
-  const internal::RunId id = BlockDirectory::run_of(tiers_.directory().entry(unit));
-  if (id == 0 || granule % internal::kGranulesPerUnit != 0) [[unlikely]] {
+  // The record of no run, 0, is never live.
+  const internal::RunId id = tiers_.directory().entry(unit);
+  if ((id & internal::RunTable::kFree) != 0 || granule % internal::kGranulesPerUnit != 0)
+      [[unlikely]] {
     return deallocate_cold(pointer, kNoSize, stream);
   }
   const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, id, kNoSize);
@@ -244,8 +245,10 @@ GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t 
                                                      internal::StreamState* stream,
                                                      std::uint64_t granule) {
   const std::uint64_t unit = granule / internal::kGranulesPerUnit;
-  const internal::RunId id = BlockDirectory::run_of(tiers_.directory().entry(unit));
-  if (id == 0 || granule % internal::kGranulesPerUnit != 0) [[unlikely]] {
+  // The record of no run, 0, is never live.
+  const internal::RunId id = tiers_.directory().entry(unit);
+  if ((id & internal::RunTable::kFree) != 0 || granule % internal::kGranulesPerUnit != 0)
+      [[unlikely]] {
     return deallocate_cold(pointer, bytes, stream);
   }
   const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, id, bytes);

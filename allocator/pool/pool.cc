@@ -148,6 +148,8 @@ Result<void, Status> Pool::Impl::start() {
       return Status{Error::out_of_memory, "no host address space for the threads' caches"};
     }
     orphan_ = caches_.open_record();
+    aging_start_ns_ = start_time_ns_;
+    restart_aging();
     start_unix_ns_ = static_cast<std::uint64_t>(
         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
   }

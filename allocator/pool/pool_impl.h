@@ -387,9 +387,11 @@ class Pool::Impl {
            request.allocation_class == AllocationClass::normal &&
            request.capture_pool == CapturePoolId{};
   }
-  std::uint32_t tick_now() const {
-    return static_cast<std::uint32_t>((clock_.now_ns() - start_time_ns_) / internal::kTickNs);
+  std::uint32_t tick_at(std::uint64_t now_ns) const GPUPOOL_REQUIRES(mu_) {
+    return first_tick_ + static_cast<std::uint32_t>((now_ns - aging_start_ns_) / internal::kTickNs);
   }
+  /// Ages are counted from now on, so that the same requests again find caches that age the same.
+  void restart_aging() GPUPOOL_REQUIRES(mu_);
 
   // What a hit reads, written seldom.
   const std::uint64_t serial_;
@@ -421,6 +423,7 @@ class Pool::Impl {
   std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;       // that may hold runs
   std::uint64_t run_limit_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all caches together
   std::uint64_t run_share_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of each
+  std::uint64_t depot_small_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
   std::uint64_t depot_run_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all depots
   internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
   std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);
@@ -436,6 +439,8 @@ class Pool::Impl {
   std::uint64_t shared_requests_ GPUPOOL_GUARDED_BY(mu_) = 0;
   std::uint64_t leaving_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // empty, on their way to the driver
   std::uint64_t next_aging_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  std::uint64_t aging_start_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  std::uint32_t first_tick_ GPUPOOL_GUARDED_BY(mu_) = 0;  // at that time
   bool is_started_ = false;
 };
 

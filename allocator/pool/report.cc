@@ -335,6 +335,13 @@ void Pool::Impl::check_invariants() const {
                                         stats.cached_bytes + stats.pending_bytes +
                                         stats.free_bytes);
   GPUPOOL_CHECK(stats.requests == stats.hits + stats.misses);
+  std::uint64_t depot_small_bytes = 0;
+  std::uint64_t depot_run_bytes = 0;
+  for (const auto& depot : depots_) {
+    depot_small_bytes += depot->small_bytes();
+    depot_run_bytes += depot->run_bytes();
+  }
+  GPUPOOL_CHECK(depot_small_bytes == depot_small_bytes_ && depot_run_bytes == depot_run_bytes_);
   GPUPOOL_CHECK(stats.held_bytes <= stats.limit_bytes);
 }
 

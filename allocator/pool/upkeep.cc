@@ -77,8 +77,7 @@ std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
   const std::uint64_t moved = drain_all(true);
   pause_to_complete_work(Patience::full);
-  // What is cached from now on ages from now on.
-  next_aging_ns_ = clock_.now_ns() + kCacheAgeNs;
+  restart_aging();
   return moved;
 }
 
@@ -92,7 +91,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   {
     MutexLock lock(mu_);
     ++counted_.maintain_steps;
-    tick_.set(tick_now());
+    tick_.set(tick_at(now));
     age_caches(now);
     // Where another thread is at it, that is as good.
     report.completed_epochs = pause_to_complete_work(Patience::none).value_or(0);

@@ -52,6 +52,7 @@ void RunTable::check_invariants() const {
   std::uint64_t ready_runs = 0;
   std::uint64_t pending_runs = 0;
   std::vector<std::uint64_t> usable(watched_.size());
+  std::vector<std::uint64_t> own(by_stream_.size());
   for (RunId id = 1; id < id_end_; ++id) {
     const Run& run = runs_[id];
     if (run.kind == RunKind::unused) continue;
@@ -76,10 +77,12 @@ void RunTable::check_invariants() const {
     } else {
       pending += run.units;
       ++pending_runs;
+      if (run.holder != kNobody) own[run.holder] += run.units;
     }
   }
   GPUPOOL_CHECK(in_use == run_count_);
   GPUPOOL_CHECK(ready == ready_units_ && pending == pending_units_);
+  for (StreamIndex i = 0; i < by_stream_.size(); ++i) GPUPOOL_CHECK(own[i] == by_stream_[i]->units);
   GPUPOOL_CHECK(longest == largest_ready_units());
   check_indices(ready_runs, pending_runs);
   Ready sum;

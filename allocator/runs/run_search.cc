@@ -103,11 +103,7 @@ void RunTable::for_each_pending(Visit visit) const {
 }
 
 bool RunTable::has_of_others(StreamIndex stream) const noexcept {
-  if (!nobodys_.empty()) return true;
-  for (StreamIndex i = 0; i < by_stream_.size(); ++i) {
-    if (i != stream && !by_stream_[i]->index.empty()) return true;
-  }
-  return false;
+  return pending_units_ != (stream < by_stream_.size() ? by_stream_[stream]->units : 0);
 }
 
 std::uint64_t RunTable::largest_ready_units() const {

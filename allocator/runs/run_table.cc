@@ -80,7 +80,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
     count_ready(run.units, true);
   } else {
     index_of(holder).insert(id, run);
-    pending_units_ += run.units;
+    count_pending(holder, run.units);
   }
 }
 
@@ -91,7 +91,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
     count_ready(run.units, false);
   } else {
     index_of(run.holder).erase(id, run);
-    pending_units_ -= run.units;
+    count_pending(run.holder, 0 - std::uint64_t{run.units});
   }
 }
 
@@ -121,7 +121,7 @@ void RunTable::refresh() {
 
 void RunTable::put_again(RunIndex& index, RunId id) {
   index.erase(id);
-  pending_units_ -= runs_[id].units;
+  count_pending(runs_[id].holder, 0 - std::uint64_t{runs_[id].units});
   settle(id);
 }
 

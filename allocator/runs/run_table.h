@@ -124,6 +124,7 @@ class RunTable {
   struct OwnRuns {
     explicit OwnRuns(LazyArray<Run>& runs) noexcept : index(runs) {}
     RunIndex index;
+    std::uint64_t units = 0;           // of the runs in it
     std::uint64_t complete_epoch = 0;  // as of the last refresh()
   };
 
@@ -145,6 +146,11 @@ class RunTable {
   void count_long(std::uint32_t units, std::uint64_t delta) noexcept;
   RunIndex& index_of(StreamIndex holder) noexcept {
     return holder == kNobody ? nobodys_ : by_stream_[holder]->index;
+  }
+  void count_pending(StreamIndex holder, std::uint64_t delta) noexcept {
+    // Unsigned arithmetic wraps both ways: what leaves is 0 - units.
+    pending_units_ += delta;
+    if (holder != kNobody) by_stream_[holder]->units += delta;
   }
   template <class Visit>
   void for_each_pending(Visit visit) const;

@@ -182,7 +182,7 @@ def misses():
         graph("Requests", "Requests, and those served without the driver and without waiting "
               "(hits).", "reqps", [(rate("gpupool_allocation_requests_total"), "requests"),
                                    (rate("gpupool_allocation_hits_total"), "hits")], 8, min=0),
-        graph("Hits by tier", "Which structure served: the stream's cache, size classes (to "
+        graph("Hits by tier", "Which structure served: the thread's cache, size classes (to "
               "32 KiB), buddy (to 128 KiB), runs.", "reqps",
               [(rate_by("tier", "gpupool_tier_hits_total"), "{{tier}}")], 8, stack=True, min=0),
         graph("Misses by reason", "Every other request. cold: the pool grew. pending: waits for a "

@@ -14,7 +14,11 @@
 // Errors: allocation failures are values with a report (last_failure); misuse is counted, reported
 // and refused, and leaves the state unchanged. Nothing here throws.
 // Thread safety: all methods may be called from any thread at the same time, unless said otherwise.
-// Cost: docs/DESIGN.md; a hit makes no driver call and takes nothing from the host's heap.
+// A block may be freed by another thread than the one that allocated it.
+// Cost: docs/DESIGN.md. A hit makes no driver call and takes nothing from the host's heap. Each
+// thread keeps what it has just freed on each stream: a request that this serves takes no lock, nor
+// does such a free. The short forms with a StreamRef are the quickest way in, and a thread that
+// stays on one stream is quicker than one that changes streams at each call.
 #ifndef GPUPOOL_POOL_H_
 #define GPUPOOL_POOL_H_
 
@@ -124,7 +128,8 @@ class Pool {
   /// Starts a pool on `backend`, which outlives it. Errors name the option that is wrong.
   /// Cost: a reservation of addresses, plus growth to `reserve_bytes`.
   static Result<std::unique_ptr<Pool>, Status> create(Backend& backend, PoolOptions options);
-  /// Gives everything back; blocks still live are reported as a leak. No stream may be in use.
+  /// Gives everything back; blocks still live are reported as a leak. No stream may be in use, and
+  /// no thread in a call of this pool; threads that have used it may go on, or end at any time.
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -132,7 +137,8 @@ class Pool {
   // Streams.
   /// Makes `stream` known; the same stream gives the same reference until it is released.
   Result<StreamRef> adopt_stream(RawStream stream);
-  /// Announces that the stream is about to be destroyed; its pending memory stays safe.
+  /// Announces that the stream is about to be destroyed; its pending memory stays safe, and what
+  /// threads have cached for it goes back to the shared tiers.
   /// False, counted, where the reference is not of this pool or already released.
   bool release_stream(StreamRef stream);
 
@@ -150,6 +156,8 @@ class Pool {
   }
   /// True if the block was given back; false where the call was refused as misuse (counted).
   /// nullptr is valid and does nothing. Never takes memory from the host's heap.
+  /// Of several frees of one block, by whichever threads, one is taken and the others are refused
+  /// as double frees, until the address is handed out again: then it is the new holder's block.
   bool deallocate(void* pointer, StreamRef stream);
   bool deallocate(void* pointer, RawStream stream) {
     return deallocate_raw(pointer, kNoSize, resolve_default_stream(stream));
@@ -175,10 +183,13 @@ class Pool {
   /// Cached memory counts as occupied, as in StatsV1; a request may find it all the same.
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
-  /// A consistent snapshot; makes no driver call, holds a lock for a copy.
+  /// A snapshot in which the equations of StatsV1 hold. Threads that are served by their caches go
+  /// on meanwhile: their part is as of some moment during the call. Makes no driver call; holds the
+  /// pool's lock for a copy and one step for each thread. Hits do not wait for it.
   StatsV1 stats() const;
   /// Calls `visitor` for every block and free piece, by rising address inside the arena, fallbacks
   /// last. Holds the pool's lock: for tests and snapshots; the visitor must not call the pool.
+  /// Blocks that threads take from their caches meanwhile are shown as they were or as they are.
   void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
   FailureReport last_failure() const;
   Result<Tag> find_tag(std::string_view name) const;
@@ -194,14 +205,17 @@ class Pool {
   /// Changes what may change while running. On an error nothing has changed.
   Result<void, Status> reconfigure(const RuntimeOptions& options);
   /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
-  /// ages caches. Stops soon after `budget` is used up.
+  /// and gives back to the shared tiers what caches have not used for a second. Stops soon after
+  /// `budget` is used up.
   MaintainReport maintain(std::chrono::nanoseconds budget = std::chrono::milliseconds(1));
-  /// Empties every cache into the shared tiers and looks for completed work. Returns the bytes
-  /// moved.
+  /// Empties the caches of all threads into the shared tiers and looks for completed work. Returns
+  /// the bytes moved. Waits for a thread that the scheduler has stopped inside its cache, as trim()
+  /// and release_stream() do; a request does not.
   std::uint64_t drain_caches();
   /// Peaks start again from what is now.
   void reset_peaks();
-  /// Ends the program if a structure of the pool contradicts itself. For tests; slow.
+  /// Ends the program if a structure of the pool contradicts itself. Requires: no other thread is
+  /// in a call of this pool. For tests; slow.
   void check_invariants() const;
 
  private:

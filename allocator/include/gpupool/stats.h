@@ -1,13 +1,15 @@
 // What a pool counts. One snapshot, StatsV1, has every number that later versions of this library
 // fill; a field that nothing feeds yet is 0.
 //
-// Definitions (they hold at rest, exactly):
+// Definitions (exact at rest; while threads allocate, each figure is as of some moment during the
+// call that made the snapshot, and the equations hold all the same):
 //   requests = hits + misses            a request is a call with bytes > 0
 //   hit      served, and the asking thread made no driver call and waited for none, nor an event
 //   miss     every other request, failures and fallbacks included; the first reason that applies
 //   held     = live_requested + waste + cached + pending + free
 //   held     = what the device counts as taken through this pool's backend
-//   waste    rounding and slab tails;   cached: in a stream's cache in front of the shared tiers;
+//   waste    rounding and slab tails;   cached: in threads' caches in front of the shared tiers, or
+//            on its way between them;
 //   pending  in the shared tiers, with work that is not known to be complete;   free: the rest
 //   driver_calls  every create, map, set-access, unmap, release, cudaMalloc, cudaFree, any thread
 //   largest_free_block   the largest request that would be served now without the driver
@@ -205,7 +207,8 @@ struct StatsV1 {
   std::array<WatchedSize, kMaxWatchedSizes> watched{};
   std::uint64_t watched_count = 0;
 
-  // Peaks, since the start or Pool::reset_peaks.
+  // Peaks, since the start or Pool::reset_peaks. Requested bytes: exact while one thread uses the
+  // pool; with more up to 4 MiB for each of them, or 0.4 %, the larger, too low.
   std::uint64_t peak_requested_bytes = 0;
   std::uint64_t peak_held_bytes = 0;
   std::uint64_t largest_free_block_at_peak_held_bytes = 0;
@@ -219,7 +222,7 @@ struct StatsV1 {
   std::uint64_t slabs = 0;
   std::uint64_t segments = 0;  // physical handles or cudaMalloc segments
   std::uint64_t streams = 0;
-  std::uint64_t thread_caches = 0;  // one for each thread and stream that it has used
+  std::uint64_t thread_caches = 0;  // one for each thread and each stream that it has used
 
   // Movement.
   std::uint64_t pages_mapped = 0;
@@ -252,8 +255,8 @@ struct StatsV1 {
   std::uint8_t recycling = 0;
   std::uint8_t policy = 0;
   std::uint8_t backing = 0;
-  /// 1: other threads claim a cache by membarrier(2); 0: the system refuses that, and each hit pays
-  /// for a locked exchange instead.
+  /// 1: other threads claim a cache by membarrier(2); 0: the system refuses that, and each request
+  /// and each free that a cache serves pays for a locked exchange instead.
   std::uint8_t has_asymmetric_claims = 0;
   double slack = 0;
   double threshold_fragmentation_ratio = 0;

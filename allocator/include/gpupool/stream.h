@@ -2,7 +2,8 @@
 //
 // Two ways in:
 //   StreamRef    made once for a stream by Pool::adopt_stream: the fast path, nothing is asked of
-//                the driver. Whoever made it announces the stream's end by Pool::release_stream.
+//                the driver, and what the calling thread's cache serves takes no lock. Whoever made
+//                it announces the stream's end by Pool::release_stream.
 //   RawStream    the driver's own handle (cudaStream_t, CUstream): safe and slower, because the
 //                handle of a destroyed stream is used again by the driver, so that its identity
 //                is asked at each call. Announce the stream's end all the same (adopt_stream, then
@@ -13,7 +14,9 @@
 // A handle of nullptr is the legacy default stream, or the calling thread's own default stream
 // where the including file is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
 //
-// Thread safety: plain values; a StreamRef may be used from several threads.
+// Thread safety: plain values; a StreamRef may be used from several threads, each of which then has
+// a cache of its own for the stream. What one frees, another may get: it is the stream's order that
+// makes that safe.
 #ifndef GPUPOOL_STREAM_H_
 #define GPUPOOL_STREAM_H_
 
