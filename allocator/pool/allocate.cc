@@ -47,13 +47,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
     ++shared_requests_;
     const bool is_timed = shared_requests_ % internal::ThreadCounters::kSampleEvery == 0;
     const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
-    if (!is_itself || !streams_.is_known(stream)) {
-      const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
-      const Error error = fail(request, MissReason::size, Error::invalid_argument);
-      MutexUnlock unlock(mu_);
-      report_misuse(misuse);
-      return error;
-    }
+    if (!is_itself || !streams_.is_known(stream)) return refuse_stream(request, stream);
     if (const auto fault = find_fault(request)) return fail(request, MissReason::size, *fault);
 
     shape = internal::shape_of(request.bytes, request.alignment);
@@ -63,13 +57,13 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
       BlockRef block = cache != nullptr ? take_cached(*cache, shape) : BlockRef();
       if (!block.exists()) {
         tier = shape.tier;
-        block = take_shared(shape, stream->index(), internal::Reach::before_end);
+        block = take_shared(shape, stream, internal::Reach::before_end);
         if (block.exists() && cache != nullptr && shape.tier != Tier::run) {
           refill(*cache, shape.bin());
         }
       }
       if (!block.exists()) {
-        block = take_after_reclaim(request, shape, stream->index(), record);
+        block = take_after_reclaim(request, shape, stream, record);
         if (block.is_run()) tier = Tier::run;
       }
       if (block.exists()) {
@@ -90,6 +84,15 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
   MutexLock lock(mu_);
   count_duration(counted_.allocation_duration[kTierCount], steady_clock().now_ns() - start);
   return result;
+}
+
+Error Pool::Impl::refuse_stream(const AllocationRequest& request,
+                                const internal::StreamState* stream) {
+  const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
+  const Error error = fail(request, MissReason::size, Error::invalid_argument);
+  MutexUnlock unlock(mu_);
+  report_misuse(misuse);
+  return error;
 }
 
 Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStream raw) {
@@ -116,12 +119,16 @@ std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) co
   return std::nullopt;
 }
 
-Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape, StreamIndex stream,
+Pool::Impl::BlockRef Pool::Impl::take_shared(const Shape& shape,
+                                             const internal::StreamState* stream,
                                              internal::Reach reach) {
+  // A request lets go of the lock and comes back: its stream's index may be another's by now.
+  if (stream->is_released()) return {};
+  const StreamIndex index = stream->index();
   switch (shape.tier) {
-    case Tier::size_class: return tiers_.take_slot(shape.size_class, stream, reach);
-    case Tier::buddy: return tiers_.take_buddy(shape.units, stream, reach);
-    case Tier::run: return tiers_.take_run(shape.units, shape.align_units, stream, reach);
+    case Tier::size_class: return tiers_.take_slot(shape.size_class, index, reach);
+    case Tier::buddy: return tiers_.take_buddy(shape.units, index, reach);
+    case Tier::run: return tiers_.take_run(shape.units, shape.align_units, index, reach);
     case Tier::cache: break;
   }
   return {};
@@ -137,24 +144,26 @@ bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& request,
-                                                    const Shape& shape, StreamIndex stream,
+                                                    const Shape& shape,
+                                                    const internal::StreamState* stream,
                                                     internal::ThreadRecord* record) {
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
   // Cheapest first: the asking thread's own runs need neither a claim nor, for their own stream,
   // that any completion is known.
+  const StreamIndex index = stream->index();
   const auto retry = [&] {
     ++counted_.retries;
     return take_shared(shape, stream, internal::Reach::before_end);
   };
-  while (flush_nearest_runs(record, stream, shape.units_needed()) > 0) {
+  while (flush_nearest_runs(record, index, shape.units_needed()) > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   const std::uint64_t moved = flush_own_runs(record) + flush_depots();
   // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
   // may be stuck in the driver, this one goes on without.
   const std::optional<std::uint64_t> completed =
-      tiers_.runs().has_of_others(stream) || shape.tier != Tier::run
+      tiers_.runs().has_of_others(index) || shape.tier != Tier::run
           ? pause_to_complete_work(Patience::none)
           : 0;
   if (completed.value_or(0) > 0 || moved > 0) {
@@ -164,7 +173,7 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   if (flush_own(record) > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
-  if (!can_grow(shape, stream) && drain_all(false) > 0) {
+  if (!can_grow(shape, index) && drain_all(false) > 0) {
     pause_to_complete_work(Patience::none);
     if (const BlockRef block = retry(); block.exists()) return block;
   }
@@ -177,12 +186,14 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   if (block.exists() || shape.tier == Tier::run) return block;
   // A piece that is too short for a chunk serves a block that fills it, sooner than the driver;
   // where the pool cannot grow, any block.
-  if (!internal::fills_units(shape, request.bytes) && can_grow(shape, stream)) return block;
+  if (!internal::fills_units(shape, request.bytes) && can_grow(shape, index)) return block;
   return take_as_run(shape, stream);
 }
 
-Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape, StreamIndex stream) {
-  return tiers_.take_run(shape.units_alone(), 1, stream, internal::Reach::everywhere);
+Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape,
+                                             const internal::StreamState* stream) {
+  if (stream->is_released()) return {};
+  return tiers_.take_run(shape.units_alone(), 1, stream->index(), internal::Reach::everywhere);
 }
 
 void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,

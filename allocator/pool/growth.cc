@@ -59,6 +59,10 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   }
   count_wait();
   if (result.ok()) return result;
+  if (stream->is_released()) {
+    MutexLock lock(mu_);
+    return refuse_stream(request, stream);
+  }
   // What follows is for the report, which is to say how things are now.
   retry_stuck();
   refresh_device_memory();
@@ -71,6 +75,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
 Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                                internal::StreamState* stream,
                                                internal::ThreadRecord* record) {
+  if (stream->is_released()) return Error::invalid_argument;
   if (request.allocation_class == AllocationClass::contiguous) {
     return allocate_fallback(request, stream, record, FallbackReason::contiguous);
   }
@@ -79,7 +84,7 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
   if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
     MutexLock lock(mu_);
-    const BlockRef block = take_as_run(shape, stream->index());
+    const BlockRef block = take_as_run(shape, stream);
     if (block.exists()) {
       count_miss(request, outcome.reason);
       return hand_out(block, request, stream->index(), record);
@@ -101,7 +106,7 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
   GrowthOutcome outcome;
   // Takes the block if it is there, for a request that has waited, and so is no hit any more.
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
-    const BlockRef block = take_shared(shape, stream->index(), internal::Reach::everywhere);
+    const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
     if (!block.exists()) return false;
     count_miss(request, outcome.reason);
     outcome.pointer = hand_out(block, request, stream->index(), record);

@@ -165,16 +165,19 @@ class Pool::Impl {
   Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
                                 internal::ThreadRecord* record);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
-  BlockRef take_shared(const Shape& shape, StreamIndex stream, internal::Reach reach)
-      GPUPOOL_REQUIRES(mu_);
+  BlockRef take_shared(const Shape& shape, const internal::StreamState* stream,
+                       internal::Reach reach) GPUPOOL_REQUIRES(mu_);
   /// Whether take_after_reclaim() would only take from the arena's end.
   bool has_nothing_to_reclaim(const internal::ThreadRecord& record, StreamIndex stream) const
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
-                              StreamIndex stream, internal::ThreadRecord* record)
+                              const internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
   void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
                  internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  /// Counts, reports without the lock, and refuses.
+  Error refuse_stream(const AllocationRequest& request, const internal::StreamState* stream)
+      GPUPOOL_REQUIRES(mu_);
   Error fail(const AllocationRequest& request, MissReason reason, Error error)
       GPUPOOL_REQUIRES(mu_);
 
@@ -269,7 +272,8 @@ class Pool::Impl {
                                 internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_);
   /// A small block as a run of its own, where no chunk is to be had.
-  BlockRef take_as_run(const Shape& shape, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_as_run(const Shape& shape, const internal::StreamState* stream)
+      GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                      internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);

@@ -1,6 +1,7 @@
 // Caches of several threads: claimed when memory is needed, ended with their streams, bounded.
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "base/hot_slot.h"
 #include "cache/thread_caches.h"
@@ -121,6 +122,35 @@ TEST_F(PoolCacheTest, AStreamThatEndsEndsEveryThreadsCacheOfIt) {
     void* const all = allocate(64 * kMiB);
     free(all);
   }
+}
+
+// While a request has the driver grow the arena its stream ends, and another gets its index and has
+// memory with unfinished work there: that is not the first one's to take.
+TEST_F(PoolCacheTest, AStreamThatEndsWhileItsRequestGrowsGetsNothing) {
+  free(allocate(4 * kMiB, b_), b_);
+  settle();
+  settle();
+  bool has_ended = false;
+  RawStream next_raw = nullptr;
+  StreamRef next;
+  backend_.before(BackendCall::map, [&] {
+    if (std::exchange(has_ended, true)) return;
+    EXPECT_TRUE(pool_->release_stream(a_));
+    next_raw = device_.create_stream();
+    next = pool_->adopt_stream(next_raw).value();
+    void* const block = allocate(4 * kMiB, next);
+    EXPECT_TRUE(work(next_raw, block, 4 * kMiB));
+    free(block, next);
+    pool_->drain_caches();
+  });
+  const auto block = pool_->allocate(6 * kMiB, a_);
+  backend_.clear();
+  EXPECT_TRUE(has_ended);
+  EXPECT_TRUE(!block.ok() || work(raw_a_, block.value(), 6 * kMiB)) << device_.last_violation();
+  ASSERT_FALSE(block.ok());
+  EXPECT_EQ(block.error(), Error::invalid_argument);
+  EXPECT_EQ(count(Misuse::unknown_stream), 1u);
+  EXPECT_EQ(pool_->stats().failures, 1u);
 }
 
 TEST_F(PoolCacheTest, AnEndedStreamsIndexServesItsSuccessorWithACacheOfItsOwn) {
