@@ -236,8 +236,8 @@ class Pool::Impl {
   std::uint64_t flush_others(const internal::ThreadRecord* record, bool must_have_all)
       GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_all(bool must_have_all) GPUPOOL_REQUIRES(mu_);
-  /// Cached blocks that nobody took for this long go back to the shared tiers. Twice a long step of
-  /// a training job: what is used once a step stays.
+  /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
+  /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
   void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
