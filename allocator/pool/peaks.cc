@@ -3,9 +3,9 @@
 // Note [Peak of several shards]
 // One shard: its thread keeps the highest value itself, and the peak is exact. More: the sum is
 // taken whenever a shard has moved by a step, up or down, since it last was; so the peak is at most
-// (shards * step) wrong. The step is 4 MiB, or 1/256 of the peak divided by the number of shards,
-// the larger, so that the error stays below 0.4 % and a block smaller than a step shares nothing
-// between threads.
+// (shards * step) wrong. The step is 1/256 of the peak divided by the number of shards, so that the
+// error is 0.4 %; but at least 4 MiB, so that a block smaller than that shares nothing between
+// threads: the error of a peak below (shards * 1 GiB) is up to 4 MiB for each shard.
 #include <algorithm>
 #include <limits>
 

@@ -114,21 +114,6 @@ class Pool::Impl {
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_noted(void* block);
-  // hand_out.h
-  internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
-                             internal::ThreadRecord& record) const;
-  void* make_small_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
-                        internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
-                        std::size_t bytes, Tag tag);
-  void* make_run_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
-                      internal::RunId id, std::size_t bytes, Tag tag);
-  // miss.cc: what the cache at hand does not have
-  Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
-  Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
-  std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
-      GPUPOOL_REQUIRES(mu_);
-  internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
-      GPUPOOL_REQUIRES(mu_);
   bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
   bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t granule);
   bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
@@ -138,6 +123,24 @@ class Pool::Impl {
   /// nullptr, false: go on as if there were no cache.
   void* take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) GPUPOOL_EXCLUDES(mu_);
   bool put_thoroughly(void* pointer, std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
+
+  // hand_out.h
+  internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
+                             internal::ThreadRecord& record) const;
+  void* make_small_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                        internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
+                        std::size_t bytes, Tag tag);
+  void* make_run_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                      internal::RunId id, std::size_t bytes, Tag tag);
+
+  // miss.cc: what the cache at hand does not have
+  Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
+      GPUPOOL_REQUIRES(mu_);
+  internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+
   /// The granule of the arena's one range that begins at `address`; beyond range_granules_ where
   /// none does. An address below the base or inside a granule turns into a huge number.
   std::uint64_t granule_in_range(DeviceAddress address) const noexcept {
@@ -181,7 +184,7 @@ class Pool::Impl {
   Error fail(const AllocationRequest& request, MissReason reason, Error error)
       GPUPOOL_REQUIRES(mu_);
 
-  // caching.cc
+  // threads.cc
   /// The calling thread's record; nullptr where it gets none.
   internal::ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);
   internal::ThreadRecord* find_own_record() const;
@@ -194,6 +197,13 @@ class Pool::Impl {
                                    const internal::StreamState* stream);
   internal::ThreadCache* open_cache(internal::ThreadRecord* record,
                                     const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  static void on_thread_exit(void* impl, void* record);
+  void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
+  void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// Threads that end are of no interest any more, for the pool's end.
+  void forget_threads() GPUPOOL_EXCLUDES(mu_);
+
+  // caching.cc
   /// A run that its holder has given back and that the cache at hand has no room for.
   bool finish_run_free(internal::RunId id) GPUPOOL_EXCLUDES(mu_);
   /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
@@ -218,7 +228,9 @@ class Pool::Impl {
   void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_limit() GPUPOOL_REQUIRES(mu_);
-  // Each gives blocks to the shared tiers and returns their bytes.
+
+  // draining.cc
+  // Each flush gives blocks to the shared tiers and returns their bytes.
   std::uint64_t flush(internal::Chain chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(const internal::RunChain& chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_runs(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
@@ -239,15 +251,11 @@ class Pool::Impl {
   std::uint64_t flush_others(const internal::ThreadRecord* record, bool must_have_all)
       GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_all(bool must_have_all) GPUPOOL_REQUIRES(mu_);
-  /// Cached blocks that nobody took for this long go back to the shared tiers.
-  static constexpr std::uint64_t kCacheAgeNs = 1'000'000'000;
+  /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
+  /// training steps, so that what each step uses once stays.
+  static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
   void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
-  static void on_thread_exit(void* impl, void* record);
-  void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
-  void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
-  /// Threads that end are of no interest any more, for the pool's end.
-  void forget_threads() GPUPOOL_EXCLUDES(mu_);
 
   // peaks.cc
   /// A shard's live bytes have moved by a step.

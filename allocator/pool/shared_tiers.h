@@ -48,9 +48,9 @@ class SharedTiers {
   BlockRef take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                     Reach reach);
   void put(BlockRef block, const TicketSet& tickets);
-  /// Whether the take of that kind would give a block now. `stream` may be one never seen.
   /// Whether take_slot() would need no new slab.
   bool has_open_slab(SizeClass size_class, StreamIndex stream) const;
+  /// Whether the take of that kind would give a block now. `stream` may be one never seen.
   bool has_slot(SizeClass size_class, StreamIndex stream) const;
   bool has_buddy(std::uint32_t units, StreamIndex stream) const;
   /// After work has become complete.
