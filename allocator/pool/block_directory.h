@@ -43,10 +43,10 @@ class BlockDirectory {
     static_assert(RunTable::kInChunk * kGranulesPerUnit == 0);
     return entry * kGranulesPerUnit + static_cast<std::uint32_t>(granule % kGranulesPerUnit);
   }
+  /// Neither free nor in a chunk: a run, or 0 for none.
+  static bool is_run(std::uint32_t entry) noexcept { return entry < RunTable::kInChunk; }
   /// The run that may start there, which its own `start` decides; 0: none.
-  static RunId run_of(std::uint32_t entry) noexcept {
-    return entry < RunTable::kInChunk ? entry : 0;
-  }
+  static RunId run_of(std::uint32_t entry) noexcept { return is_run(entry) ? entry : 0; }
 
   /// The block that would start there; nothing, or one whose record does not say so, if none does.
   BlockRef find(std::uint64_t unit, std::uint64_t byte_in_unit) const noexcept {

@@ -228,10 +228,10 @@ GPUPOOL_INLINE bool Pool::Impl::deallocate(void* pointer, std::size_t bytes,
 GPUPOOL_COLD bool Pool::Impl::deallocate_large(void* pointer, internal::StreamState* stream,
                                                std::uint64_t granule) {
   const std::uint64_t unit = granule / internal::kGranulesPerUnit;
-  // The record of no run, 0, is never live.
+  // Read again: a block that is freed twice may have become part of a chunk meanwhile. The record
+  // of no run, 0, is never live.
   const internal::RunId id = tiers_.directory().entry(unit);
-  if ((id & internal::RunTable::kFree) != 0 || granule % internal::kGranulesPerUnit != 0)
-      [[unlikely]] {
+  if (!BlockDirectory::is_run(id) || granule % internal::kGranulesPerUnit != 0) [[unlikely]] {
     return deallocate_cold(pointer, kNoSize, stream);
   }
   const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, id, kNoSize);
@@ -245,10 +245,10 @@ GPUPOOL_COLD bool Pool::Impl::deallocate_large_sized(void* pointer, std::size_t 
                                                      internal::StreamState* stream,
                                                      std::uint64_t granule) {
   const std::uint64_t unit = granule / internal::kGranulesPerUnit;
-  // The record of no run, 0, is never live.
+  // Read again: a block that is freed twice may have become part of a chunk meanwhile. The record
+  // of no run, 0, is never live.
   const internal::RunId id = tiers_.directory().entry(unit);
-  if ((id & internal::RunTable::kFree) != 0 || granule % internal::kGranulesPerUnit != 0)
-      [[unlikely]] {
+  if (!BlockDirectory::is_run(id) || granule % internal::kGranulesPerUnit != 0) [[unlikely]] {
     return deallocate_cold(pointer, bytes, stream);
   }
   const Outcome outcome = put_run_at_hand(internal::hot_slot, unit, id, bytes);

@@ -184,6 +184,48 @@ TEST_F(CacheRacesTest, TheBooksHoldWhoeverFreesWhat) {
   other_misuses_ = 0;  // the address may be inside of another block by then
 }
 
+// A second free that comes so late that its block's chunk is gone, and the chunk's record, with that
+// of the block, serves another place.
+TEST_F(CacheRacesTest, AFreeThatComesTooLateTakesNothingElsewhere) {
+  make_pool();
+  const StreamRef stream = pool_->adopt_stream(device_.create_stream()).value();
+  std::atomic<void*> former{nullptr};
+  std::atomic<bool> is_over{false};
+  std::thread late([&] {
+    while (!is_over) pool_->deallocate(former, stream);
+  });
+  std::uint64_t elsewhere = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+  while (std::chrono::steady_clock::now() < end) {
+    void* const block = pool_->allocate(512, stream).value();
+    former = block;
+    std::this_thread::yield();
+    pool_->deallocate(block, stream);
+    pool_->drain_caches();
+    // In the chunk's place, which thus comes to lie elsewhere.
+    void* const run = pool_->allocate(132 * kKiB, stream).value();
+    void* const next = pool_->allocate(512, stream).value();
+    if (next == block || run == block) {
+      // The other may have freed what is there now.
+      former = nullptr;
+      pool_->deallocate(run, stream);
+      pool_->deallocate(next, stream);
+      pool_->drain_caches();
+      if (run != block) continue;
+    } else {
+      ++elsewhere;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      EXPECT_TRUE(pool_->deallocate(next, stream));
+      EXPECT_TRUE(pool_->deallocate(run, stream));
+      pool_->drain_caches();
+    }
+  }
+  is_over = true;
+  late.join();
+  other_misuses_ = 0;
+  EXPECT_GT(elsewhere, 0u);
+}
+
 // A thread has taken its block back and finds no room in its cache; before it gets the pool's lock
 // the stream ends, and its index is another's. The stream's work still runs.
 TEST_F(CacheRacesTest, AStreamEndsWhileABlockIsOnItsWayToTheSharedTiers) {
