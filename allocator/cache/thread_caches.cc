@@ -89,6 +89,10 @@ void ThreadCaches::close_cache(ThreadRecord& record, ThreadCache& cache) {
   cache.claim.end();
   std::replace(record.by_stream.begin(), record.by_stream.end(), &cache,
                static_cast<ThreadCache*>(nullptr));
+  // Its memory may be another thread's soon, who writes it while this one would look there.
+  for (ThreadRecord::RawName& known : record.raw_names) {
+    if (known.cache == &cache) known = {};
+  }
   ThreadCache** link = &record.caches;
   while (*link != &cache) link = &(*link)->next;
   *link = cache.next;

@@ -86,6 +86,22 @@ TEST_P(ThreadCachesTest, MemoryOfWhatIsClosedIsUsedAgain) {
   EXPECT_EQ(last.by_stream[1], nullptr);
 }
 
+TEST_P(ThreadCachesTest, AHandleNamesItsStreamAsLongAsTheCacheIsThere) {
+  ThreadRecord& record = *caches_.open_record();
+  const auto raw = reinterpret_cast<RawStream>(std::uintptr_t{0x1000});
+  ThreadCache& cache = open(record, 5);
+  auto* const named = const_cast<StreamState*>(state(5));
+  record.name(raw, 77, cache, named);
+  EXPECT_EQ(record.find_named(raw, 77), named);
+  EXPECT_EQ(record.find_named(raw, 78), nullptr);  // the handle is another stream's
+  cache.claim.end();
+  EXPECT_EQ(record.find_named(raw, 77), nullptr);
+  caches_.drop_ended(record);
+  // What becomes of its memory is of no concern here.
+  EXPECT_EQ(&open(*caches_.open_record(), 5), &cache);
+  EXPECT_EQ(record.find_named(raw, 77), nullptr);
+}
+
 TEST_P(ThreadCachesTest, CountersOfThreadsThatEndedStay) {
   ThreadRecord* const first = caches_.open_record();
   ThreadRecord* const second = caches_.open_record();
