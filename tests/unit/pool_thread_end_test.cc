@@ -62,7 +62,7 @@ TEST_F(PoolThreadEndTest, WhatItHandedToOthersOfAStreamWaitsForThemAndThenGoesBa
     void* const block = allocate(bytes);
     EXPECT_EQ(hits_of_caches(), hits + 1);
     free(block);
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 100; ++i) {
       device_.advance_ns(100'000'000);
       pool_->maintain();
     }
