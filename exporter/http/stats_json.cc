@@ -180,6 +180,7 @@ void write_stats(JsonWriter& json, const Snapshot& snapshot) {
   json.field("recycling", to_string(static_cast<Recycling>(stats.recycling)));
   json.field("policy", to_string(static_cast<CrossStreamPolicy>(stats.policy)));
   json.field("backing", to_string(static_cast<Backing>(stats.backing)));
+  json.field("has_asymmetric_claims", stats.has_asymmetric_claims != 0);
 }
 
 void write_device(JsonWriter& json, const DeviceInfo& device) {
