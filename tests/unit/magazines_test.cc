@@ -140,91 +140,118 @@ TEST_F(MagazinesTest, ABinThatRunsEmptyFetchesMoreEachTime) {
 
 // Any order of operations: what goes in comes out once, the newest first, and never is more here
 // than the limit says.
-TEST_F(MagazinesTest, AnyOrderOfOperationsAgainstTheModel) {
-  constexpr std::array<std::uint64_t, 4> kLimits = {0, 10'000, 200'000, 4 << 20};
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    std::mt19937_64 random(seed);
-    const std::uint64_t limit = kLimits[seed % kLimits.size()];
+class MagazinesTrialTest : public MagazinesTest {
+ protected:
+  void start(std::uint64_t seed, std::uint64_t limit) {
+    random_.seed(seed);
+    limit_ = limit;
     magazines_.start(limit);
     last_code_ = 0;
-    std::array<std::vector<std::uint32_t>, kBinCount> model;  // the oldest first
-    std::uint64_t bytes = 0;
-    for (int step = 0; step < 3000; ++step) {
-      // Few bins, so that they fill.
-      const std::uint32_t bin =
-          static_cast<std::uint32_t>(random() % 4 * 13 + random() % 2 * 11) % kBinCount;
-      if (bin == buddy_bin(0)) continue;
-      std::vector<std::uint32_t>& blocks = model[bin];
-      switch (random() % 8) {
-        case 0:
-        case 1:
-        case 2: {
-          const std::uint32_t code = new_code();
-          if (!put_or_grow(bin, code)) break;
-          blocks.push_back(code);
-          bytes += kBinBytes[bin];
-          break;
-        }
-        case 3:
-        case 4: {
-          const std::uint32_t code = take(bin);
-          ASSERT_EQ(code, blocks.empty() ? 0 : blocks.back());
-          if (code == 0) break;
-          blocks.pop_back();
-          bytes -= kBinBytes[bin];
-          break;
-        }
-        case 5: magazines_.grow(bin); break;
-        case 6: {
-          // The full one, which is the older part, or all where there is no full one.
-          const Chain chain = magazines_.take_chain(bin);
-          ASSERT_EQ(chain.head == 0, blocks.empty());
-          const std::vector<std::uint32_t> taken = blocks_of(chain);
-          ASSERT_LE(taken.size(), blocks.size());
-          ASSERT_TRUE(std::equal(taken.rbegin(), taken.rend(), blocks.begin()));
-          blocks.erase(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(taken.size()));
-          bytes -= taken.size() * kBinBytes[bin];
-          break;
-        }
-        case 7: {
-          if (last_code_ + BlockWord::kMaxChain >= records_.size()) break;
-          const Chain chain =
-              make_chain(1 + static_cast<std::uint32_t>(random() % full_chain(bin)));
-          const std::vector<std::uint32_t> put = blocks_of(chain);
-          if (!magazines_.put_chain(bin, chain)) break;
-          blocks.insert(blocks.begin(), put.rbegin(), put.rend());
-          bytes += put.size() * kBinBytes[bin];
-          break;
-        }
-      }
-      if (random() % 200 == 0) {
-        // Every bin that has blocks is visited, and nothing is granted afterwards.
-        magazines_.empty_all([&](std::uint32_t visited) {
-          std::size_t taken = 0;
-          while (take(visited) != 0) ++taken;
-          EXPECT_EQ(taken, model[visited].size());
-          model[visited].clear();
-          bytes -= taken * kBinBytes[visited];
-        });
-        ASSERT_EQ(bytes, 0u);
-        ASSERT_TRUE(magazines_.is_unused());
-      }
-      ASSERT_LE(bytes, limit);
-      ASSERT_EQ(magazines_.is_empty(), bytes == 0);
-      ASSERT_EQ(magazines_.head(bin), blocks.empty() ? 0 : blocks.back());
-      if (!blocks.empty()) {
-        ASSERT_FALSE(magazines_.is_unused());
-      }
+    bytes_ = 0;
+    for (std::vector<std::uint32_t>& blocks : model_) blocks.clear();
+  }
+  /// Few bins, so that they fill; the first of buddies is none.
+  std::uint32_t any_bin() {
+    for (;;) {
+      const auto bin =
+          static_cast<std::uint32_t>((random_() % 4 * 13 + random_() % 2 * 11) % kBinCount);
+      if (bin != buddy_bin(0)) return bin;
     }
-    // Whatever was granted to others is taken back for the chain in use.
+  }
+  void operate(std::uint32_t bin) {
+    switch (random_() % 8) {
+      case 0:
+      case 1:
+      case 2: put_one(bin); break;
+      case 3:
+      case 4: take_one(bin); break;
+      case 5: magazines_.grow(bin); break;
+      case 6: take_a_chain(bin); break;
+      case 7: put_a_chain(bin); break;
+    }
+    if (random_() % 200 == 0) empty_all();
+  }
+  void expect_as_modelled(std::uint32_t bin) {
+    ASSERT_LE(bytes_, limit_);
+    ASSERT_EQ(magazines_.is_empty(), bytes_ == 0);
+    ASSERT_EQ(magazines_.head(bin), model_[bin].empty() ? 0 : model_[bin].back());
+    ASSERT_TRUE(model_[bin].empty() || !magazines_.is_unused());
+  }
+  /// Whatever was granted to others is taken back for the chain in use.
+  void expect_room_for_one_bin() {
     for (std::uint32_t bin = 0; bin < kBinCount; ++bin) {
       while (take(bin) != 0) continue;
     }
     const std::uint32_t bin = bin_of(512);
     std::uint64_t kept = 0;
     for (last_code_ = 0; put_or_grow(bin, new_code());) kept += 512;
-    EXPECT_GE(kept, std::min<std::uint64_t>(limit / 512, full_chain(bin)) * 512);
-    EXPECT_LE(kept, limit);
+    EXPECT_GE(kept, std::min<std::uint64_t>(limit_ / 512, full_chain(bin)) * 512);
+    EXPECT_LE(kept, limit_);
+  }
+
+ private:
+  void put_one(std::uint32_t bin) {
+    const std::uint32_t code = new_code();
+    if (!put_or_grow(bin, code)) return;
+    model_[bin].push_back(code);
+    bytes_ += kBinBytes[bin];
+  }
+  void take_one(std::uint32_t bin) {
+    const std::uint32_t code = take(bin);
+    ASSERT_EQ(code, model_[bin].empty() ? 0 : model_[bin].back());
+    if (code == 0) return;
+    model_[bin].pop_back();
+    bytes_ -= kBinBytes[bin];
+  }
+  /// The full one, which is the older part, or all where there is no full one.
+  void take_a_chain(std::uint32_t bin) {
+    std::vector<std::uint32_t>& blocks = model_[bin];
+    const Chain chain = magazines_.take_chain(bin);
+    ASSERT_EQ(chain.head == 0, blocks.empty());
+    const std::vector<std::uint32_t> taken = blocks_of(chain);
+    ASSERT_LE(taken.size(), blocks.size());
+    ASSERT_TRUE(std::equal(taken.rbegin(), taken.rend(), blocks.begin()));
+    blocks.erase(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(taken.size()));
+    bytes_ -= taken.size() * kBinBytes[bin];
+  }
+  void put_a_chain(std::uint32_t bin) {
+    if (last_code_ + BlockWord::kMaxChain >= records_.size()) return;
+    const Chain chain = make_chain(1 + static_cast<std::uint32_t>(random_() % full_chain(bin)));
+    const std::vector<std::uint32_t> put = blocks_of(chain);
+    if (!magazines_.put_chain(bin, chain)) return;
+    model_[bin].insert(model_[bin].begin(), put.rbegin(), put.rend());
+    bytes_ += put.size() * kBinBytes[bin];
+  }
+  /// Every bin that has blocks is visited, and nothing is granted afterwards.
+  void empty_all() {
+    magazines_.empty_all([&](std::uint32_t visited) {
+      std::size_t taken = 0;
+      while (take(visited) != 0) ++taken;
+      EXPECT_EQ(taken, model_[visited].size());
+      model_[visited].clear();
+      bytes_ -= taken * kBinBytes[visited];
+    });
+    ASSERT_EQ(bytes_, 0u);
+    ASSERT_TRUE(magazines_.is_unused());
+  }
+
+  std::mt19937_64 random_;
+  std::uint64_t limit_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::array<std::vector<std::uint32_t>, kBinCount> model_;  // the oldest first
+};
+
+TEST_F(MagazinesTrialTest, AnyOrderOfOperationsAgainstTheModel) {
+  constexpr std::array<std::uint64_t, 4> kLimits = {0, 10'000, 200'000, 4 << 20};
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    start(seed, kLimits[seed % kLimits.size()]);
+    for (int step = 0; step < 3000; ++step) {
+      const std::uint32_t bin = any_bin();
+      operate(bin);
+      expect_as_modelled(bin);
+      if (HasFatalFailure()) return;
+    }
+    expect_room_for_one_bin();
   }
 }
 

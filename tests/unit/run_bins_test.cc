@@ -185,77 +185,98 @@ TEST_F(RunBinsTest, AChainNeedsAnEmptySlot) {
 
 // Any order of operations against a multimap; sizes are few enough to be met again and many enough
 // to stand in each other's way.
-TEST_F(RunBinsTest, AnyOrderOfOperationsAgainstTheModel) {
-  for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    std::mt19937_64 random(seed);
+class RunBinsTrialTest : public RunBinsTest {
+ protected:
+  void start(std::uint64_t seed) {
+    random_.seed(seed);
     bins_.start();
-    const std::uint64_t limit = (seed % 3 == 0 ? 200'000 : 20'000) * kUnitBytes;
-    bins_.set_limit(limit);
-    std::map<std::uint32_t, std::vector<std::uint32_t>> model;  // by units, the oldest first
-    std::vector<std::uint32_t> unused;
-    for (std::uint32_t id = 1; id < blocks_.size(); ++id) unused.push_back(id);
-    std::uint64_t bytes = 0;
-    const auto take_out = [&](const RunChain& chain, bool is_whole_size) {
-      if (chain.head == 0) return;
-      std::vector<std::uint32_t> ids = blocks_of(chain);
-      std::vector<std::uint32_t>& of_size = model[chain.units];
-      std::reverse(ids.begin(), ids.end());
-      ASSERT_LE(ids.size(), of_size.size());
-      if (is_whole_size) {
-        ASSERT_EQ(ids, of_size);
-      }
-      ASSERT_TRUE(std::equal(ids.begin(), ids.end(), of_size.begin()));
-      of_size.erase(of_size.begin(), of_size.begin() + static_cast<std::ptrdiff_t>(ids.size()));
-      bytes -= chain.bytes();
-      unused.insert(unused.end(), ids.begin(), ids.end());
-    };
-    for (int step = 0; step < 4000; ++step) {
-      const auto units = static_cast<std::uint32_t>(33 + random() % 12 * 17 + random() % 20);
-      switch (random() % 8) {
-        case 0:
-        case 1:
-        case 2:
-        case 3: {
-          if (unused.empty()) break;
-          const bool is_known = !model[units].empty();
-          if (!put(unused.back(), units)) {
-            // Only for the limit, or for the slot.
-            ASSERT_TRUE(bytes + units * kUnitBytes > limit || !is_known);
-            break;
-          }
-          model[units].push_back(unused.back());
-          unused.pop_back();
-          bytes += units * kUnitBytes;
-          break;
-        }
-        case 4:
-        case 5: {
-          const std::uint32_t id = take(units);
-          ASSERT_EQ(id, model[units].empty() ? 0 : model[units].back());
-          if (id == 0) break;
-          model[units].pop_back();
-          unused.push_back(id);
-          bytes -= units * kUnitBytes;
-          break;
-        }
-        case 6:
-          if (random() % 4 == 0) take_out(bins_.evict_other(units, blocks_.data()), true);
-          if (random() % 4 == 0) take_out(bins_.take_nearest(units, blocks_.data()), true);
-          break;
-        case 7: take_out(bins_.take_older_half(units, blocks_.data()), false); break;
-      }
-      if (HasFatalFailure()) return;
-      ASSERT_EQ(bins_.bytes(), bytes);
-      ASSERT_LE(bytes, limit);
+    limit_ = (seed % 3 == 0 ? 200'000 : 20'000) * kUnitBytes;
+    bins_.set_limit(limit_);
+    model_.clear();
+    unused_.clear();
+    for (std::uint32_t id = 1; id < blocks_.size(); ++id) unused_.push_back(id);
+    bytes_ = 0;
+  }
+  void operate() {
+    const auto units = static_cast<std::uint32_t>(33 + random_() % 12 * 17 + random_() % 20);
+    switch (random_() % 8) {
+      case 0:
+      case 1:
+      case 2:
+      case 3: put_one(units); break;
+      case 4:
+      case 5: take_one(units); break;
+      case 6:
+        if (random_() % 4 == 0) take_out(bins_.evict_other(units, blocks_.data()), true);
+        if (random_() % 4 == 0) take_out(bins_.take_nearest(units, blocks_.data()), true);
+        break;
+      case 7: take_out(bins_.take_older_half(units, blocks_.data()), false); break;
     }
-    // evict_other() finds all that is left.
+    ASSERT_EQ(bins_.bytes(), bytes_);
+    ASSERT_LE(bytes_, limit_);
+  }
+  /// evict_other() finds all that is left.
+  void evict_all() {
     for (;;) {
       const RunChain chain = bins_.evict_other(0, blocks_.data());
       if (chain.head == 0) break;
       take_out(chain, true);
     }
     ASSERT_EQ(bins_.bytes(), 0u);
-    ASSERT_EQ(bytes, 0u);
+    ASSERT_EQ(bytes_, 0u);
+  }
+
+ private:
+  void put_one(std::uint32_t units) {
+    if (unused_.empty()) return;
+    const bool is_known = !model_[units].empty();
+    if (!put(unused_.back(), units)) {
+      // Only for the limit, or for the slot.
+      ASSERT_TRUE(bytes_ + units * kUnitBytes > limit_ || !is_known);
+      return;
+    }
+    model_[units].push_back(unused_.back());
+    unused_.pop_back();
+    bytes_ += units * kUnitBytes;
+  }
+  void take_one(std::uint32_t units) {
+    const std::uint32_t id = take(units);
+    ASSERT_EQ(id, model_[units].empty() ? 0 : model_[units].back());
+    if (id == 0) return;
+    model_[units].pop_back();
+    unused_.push_back(id);
+    bytes_ -= units * kUnitBytes;
+  }
+  void take_out(const RunChain& chain, bool is_whole_size) {
+    if (chain.head == 0) return;
+    std::vector<std::uint32_t> ids = blocks_of(chain);
+    std::vector<std::uint32_t>& of_size = model_[chain.units];
+    std::reverse(ids.begin(), ids.end());
+    ASSERT_LE(ids.size(), of_size.size());
+    if (is_whole_size) {
+      ASSERT_EQ(ids, of_size);
+    }
+    ASSERT_TRUE(std::equal(ids.begin(), ids.end(), of_size.begin()));
+    of_size.erase(of_size.begin(), of_size.begin() + static_cast<std::ptrdiff_t>(ids.size()));
+    bytes_ -= chain.bytes();
+    unused_.insert(unused_.end(), ids.begin(), ids.end());
+  }
+
+  std::mt19937_64 random_;
+  std::uint64_t limit_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> model_;  // by units, the oldest first
+  std::vector<std::uint32_t> unused_;
+};
+
+TEST_F(RunBinsTrialTest, AnyOrderOfOperationsAgainstTheModel) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    start(seed);
+    for (int step = 0; step < 4000; ++step) {
+      operate();
+      if (HasFatalFailure()) return;
+    }
+    evict_all();
   }
 }
 
