@@ -184,8 +184,8 @@ TEST_F(CacheRacesTest, TheBooksHoldWhoeverFreesWhat) {
   other_misuses_ = 0;  // the address may be inside of another block by then
 }
 
-// A second free that comes so late that its block's chunk is gone, and the chunk's record, with that
-// of the block, serves another place.
+// A second free that comes so late that its block's chunk is gone, and the chunk's record, with
+// that of the block, serves another place.
 TEST_F(CacheRacesTest, AFreeThatComesTooLateTakesNothingElsewhere) {
   make_pool();
   const StreamRef stream = pool_->adopt_stream(device_.create_stream()).value();

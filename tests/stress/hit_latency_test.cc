@@ -57,8 +57,9 @@ class HitLatencyTest : public testing::Test {
   }
 
   /// Of one hit and its free, by turns of a small, a middling and a large block. Reading a thread's
-  /// CPU time is a system call and dearer than many hits, so it is read once a group: what the whole
-  /// group took bounds its longest. The 99th percentile is by the wall clock, which only counts more.
+  /// CPU time is a system call and dearer than many hits, so it is read once a group: what the
+  /// whole group took bounds its longest. The 99th percentile is by the wall clock, which only
+  /// counts more.
   Latency measure() {
     const std::uint64_t hits = pool_->stats().hits;
     std::vector<std::uint64_t> times(kHits);
