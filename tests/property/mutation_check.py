@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Shows that the property tests can fail: each rule that keeps memory from being shared too early
-is taken out of a copy of the allocator's source, and the tests must notice.
+"""Shows that the tests can fail: each rule that keeps memory from being shared too early is taken
+out of a copy of the allocator's source, and the tests must notice.
 
 Usage: mutation_check.py --source DIR --compiler CXX [--launcher CCACHE] [--only NAME]
-           --objects O... --libraries A... [--options=-l...]
+           --program NAME O... [--program ...] --libraries A... [--options=-l...]
 
-Only the changed file is compiled, or the sources that have the rule from a changed header; what
+A program is named with its objects; a mutation says which one is to notice it. Only the changed file is compiled, or the sources that have the rule from a changed header; what
 comes of it is linked in front of the library that was built, so that its objects take the place of
 the originals.
 """
@@ -28,6 +28,7 @@ class Mutation:
     after: str
     sources: tuple = ()  # of a header: those that are compiled with it
     tests: str = "All/ListTest.*"
+    program: str = "property"
     more: tuple = ()  # further pairs of before and after, in the same file
 
 
@@ -71,8 +72,10 @@ MUTATIONS = (
     Mutation("uses by other streams are forgotten", "pool/deallocate.cc",
              "  for (const ExtraUse& use : uses->second) {\n",
              "  for (const ExtraUse& use : std::vector<ExtraUse>()) {\n"),
-    Mutation("a cache for all streams", "pool/allocate.cc",
-             "small_caches_[stream]->take(bin", "small_caches_[0]->take(bin"),
+    Mutation("a cache for all streams", "cache/thread_cache.h",
+             "      return cache->state == state && !cache->claim.has_ended();\n",
+             "      return !cache->claim.has_ended();\n",
+             ("pool/threads.cc", "pool/allocate.cc", "pool/deallocate.cc")),
     Mutation("nobody asks whether work is complete", "stream/epoch_events.cc",
              "      if (!done.ok() || !done.value()) break;\n", ""),
     Mutation("an ended stream's index is used again at once", "stream/stream_table.cc",
@@ -83,7 +86,7 @@ MUTATIONS = (
     Mutation("an event covers what was freed while it was recorded", "stream/stream_table.cc",
              "    ++slot.open;\n    slot.open_first_use = 0;\n  }\n"
              "  return EpochEnd{stream, slot.open - 1,",
-             "  }\n  return EpochEnd{stream, slot.open,", "All/ListTest.*/VmmOthers",
+             "  }\n  return EpochEnd{stream, slot.open,", (), "All/ListTest.*/VmmOthers", "property",
              (("  slots_[end.stream]->recorded = end.epoch;\n",
                "  slots_[end.stream]->recorded = end.epoch;\n"
                "  slots_[end.stream]->open = end.epoch + 1;\n"
@@ -101,9 +104,64 @@ MUTATIONS = (
     Mutation("a stream ends without an event", "stream/stream_table.cc",
              "  return last;\n", "  return std::nullopt;\n"),
     Mutation("a destroyed stream's cache is its successor's", "pool/deallocate.cc",
-             "let_go(former);", "streams_.release(former);"),
+             "let_go(former, record);", "streams_.release(former);"),
     Mutation("trimming takes what is in use", "pool/upkeep.cc",
              " || run.holder != internal::kAnybody) continue;", ") continue;"),
+    # Caches.
+    Mutation("a claim is not waited for", "cache/thread_caches.cc",
+             "      if (cache->claim.is_outside()) return true;\n      pause_briefly();\n",
+             "      return true;\n", (), "*ThreadCachesTest.*", "cache"),
+    Mutation("the owner does not look at the gate", "cache/claim.h",
+             "    if (gate == 0) [[likely]]\n", "    if (gate != kExchange) [[likely]]\n",
+             ("pool/hit.cc", "pool/miss.cc"), "PoolCacheTest.AStreamThatEnds*", "pool"),
+    Mutation("a block is taken without compare-exchange", "base/block_record.h",
+             "    return word.compare_exchange_strong(expected, cached.bits(), "
+             "std::memory_order_acq_rel,\n"
+             "                                        std::memory_order_acquire);\n",
+             "    if (word.load() != expected) return false;\n"
+             "    word.store(cached.bits());\n    return true;\n",
+             ("pool/hit.cc", "pool/deallocate.cc"), "CacheRacesTest.OfTwoFreesThatRaceExactly*",
+             "stress"),
+    # The thread is stopped where that matters, which the system does seldom.
+    Mutation("the address is not compared again", "pool/hit.cc",
+             "  if (tiers_.directory().entry(unit) != entry) [[unlikely]] {\n",
+             "  if (false) {\n", (), "CacheRacesTest.AFreeThatComesTooLate*", "stress",
+             (("  internal::BlockRecord& record = records[code];\n  const BlockWord word",
+               "  internal::BlockRecord& record = records[code];\n  ::usleep(50);\n"
+               "  const BlockWord word"),
+              ('#include "pool/hand_out.h"\n', '#include <unistd.h>\n#include "pool/hand_out.h"\n'))),
+    Mutation("an ended cache still takes blocks", "pool/draining.cc",
+             "    cache.claim.end();\n", "", (), "PoolCacheTest.A*", "pool"),
+    Mutation("a chain of small blocks is handed over to another stream", "pool/caching.cc",
+             "    internal::Depot& depot = *depots_[cache.stream];\n",
+             "    internal::Depot& depot = *depots_[0];\n", (),
+             "PoolCacheTest.WhatIsHandedOver*", "pool"),
+    Mutation("a chain of runs is handed over to another stream", "pool/caching.cc",
+             "depots_[cache.stream]->put_runs(", "depots_[0]->put_runs(", (),
+             "PoolCacheTest.WhatIsHandedOver*", "pool"),
+    Mutation("small blocks leave caches without tickets", "pool/draining.cc",
+             "    tiers_.put(block, tickets);\n", "    tiers_.put(block, TicketSet());\n", (),
+             "PoolCacheTest.WhatWasClaimed*", "pool"),
+    Mutation("runs leave caches without tickets", "pool/draining.cc",
+             "    tiers_.put({id, 0, 0}, tickets);\n", "    tiers_.put({id, 0, 0}, TicketSet());\n"),
+    Mutation("a stream ends, and a block that is on its way has no ticket", "pool/draining.cc",
+             "    if (cache.has_left_over.get()) cache.last_ticket = streams_.ticket(stream);\n", "",
+             (), "CacheRacesTest.AStreamEnds*", "stress"),
+    Mutation("a request goes on for a stream that has ended", "pool/allocate.cc",
+             "  if (stream->is_released()) return {};\n  const StreamIndex", "  const StreamIndex",
+             (), "PoolCacheTest.AStreamThatEndsWhile*", "pool"),
+    Mutation("a request fails though an owner is only stopped inside", "pool/growth.cc",
+             "has_drained = drain_all(true) > 0;", "has_drained = drain_all(false) > 0;", (),
+             "PoolCacheTest.AnOwner*", "pool"),
+    # Statistics.
+    Mutation("two counters of a shard are of two moments", "cache/thread_counters.h",
+             "      if (up.get() == pair.up) break;\n", "      break;\n",
+             ("cache/thread_counters.cc", "cache/thread_caches.cc", "pool/peaks.cc"),
+             "SnapshotsTest.NorIsLess*", "stress"),
+    Mutation("a lone shard counts twice for the peak", "cache/thread_caches.cc",
+             "    highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;\n",
+             "    highest += counters.live() - live + std::max(live, counters.high.get());\n", (),
+             "SnapshotsTest.ALone*", "stress"),
 )
 
 
@@ -113,15 +171,17 @@ def parse_arguments():
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--launcher", default="")
     parser.add_argument("--only", default="")
-    parser.add_argument("--objects", nargs="+", required=True)
+    parser.add_argument("--program", nargs="+", action="append", required=True)
     parser.add_argument("--libraries", nargs="+", required=True)
     parser.add_argument("--options", action="append", default=[])
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    arguments.objects = {name: objects for name, *objects in arguments.program}
+    return arguments
 
 
-def build(mutation, arguments, folder):
-    """The property tests with `mutation` in them; the mutation that is None changes nothing."""
-    objects = list(arguments.objects)
+def build(program, mutation, arguments, folder):
+    """The program with `mutation` in it; the mutation that is None changes nothing."""
+    objects = list(arguments.objects[program])
     if mutation is not None:
         allocator = arguments.source / "allocator"
         text = (allocator / mutation.path).read_text(encoding="utf-8")
@@ -140,38 +200,44 @@ def build(mutation, arguments, folder):
                             "-I", folder, "-I", allocator, "-I", allocator / "include",
                             "-c", source, "-o", built], check=True)
             objects.insert(0, built)
-    program = folder / "tests"
-    subprocess.run([arguments.compiler, *objects, *arguments.libraries, "-o", program,
+    linked = folder / "tests"
+    subprocess.run([arguments.compiler, *objects, *arguments.libraries, "-o", linked,
                     "-pthread", *arguments.options], check=True)
-    return program
+    return linked
 
 
-def run(mutation, arguments):
+def run(program, tests, mutation, arguments):
     """Whether the tests failed, and what they said."""
     with tempfile.TemporaryDirectory(prefix="gpupool-mutation-") as name:
-        program = build(mutation, arguments, pathlib.Path(name))
-        tests = "All/ListTest.*" if mutation is None else mutation.tests
+        linked = build(program, mutation, arguments, pathlib.Path(name))
         environment = dict(os.environ, GPUPOOL_TEST_SHRINK="0", GPUPOOL_TEST_SEED="1")
         if mutation is None:
             environment["GPUPOOL_TEST_LISTS"] = "3"
-        done = subprocess.run([program, f"--gtest_filter={tests}", "--gtest_fail_fast"],
-                              env=environment, check=False, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=300)
+        try:
+            done = subprocess.run([linked, f"--gtest_filter={tests}", "--gtest_fail_fast"],
+                                  env=environment, check=False, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace", timeout=100)
+        except subprocess.TimeoutExpired:
+            return True, "it never ends"
+    if mutation is not None and "[==========] Running 0 tests" in done.stdout:
+        raise SystemExit(f"{mutation.name}: {program} has no test {tests}")
     reasons = [line for line in done.stdout.splitlines()
-               if line.startswith(("after operation", "at the end", "gpupool: "))]
+               if line.startswith(("after operation", "at the end", "gpupool: ", "work of stream"))]
     return done.returncode != 0, reasons[0] if reasons else done.stdout[-400:]
 
 
 def main():
     arguments = parse_arguments()
-    failed, said = run(None, arguments)
-    if failed:
-        print(f"the tests fail without any mutation: {said}")
-        return 1
     chosen = [mutation for mutation in MUTATIONS if arguments.only in mutation.name]
+    for program, tests in sorted({(mutation.program, mutation.tests) for mutation in chosen}):
+        failed, said = run(program, tests, None, arguments)
+        if failed:
+            print(f"{program} {tests} fails without any mutation: {said}")
+            return 1
     unnoticed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:
-        results = workers.map(lambda mutation: run(mutation, arguments), chosen)
+        results = workers.map(
+            lambda mutation: run(mutation.program, mutation.tests, mutation, arguments), chosen)
         for mutation, (is_noticed, said) in zip(chosen, results):
             print(f"{'noticed' if is_noticed else 'NOT NOTICED'}: {mutation.name}")
             if is_noticed:

@@ -86,6 +86,28 @@ TEST_F(SnapshotsTest, ALoneThreadsPeakIsExactWhoeverLooks) {
   }
 }
 
+TEST_F(SnapshotsTest, NorIsLessLiveThanAThreadKeeps) {
+  constexpr std::uint64_t kBlocks = 10;
+  constexpr std::uint64_t kBytes = 100 * kKiB;
+  std::atomic<bool> has_blocks{false};
+  std::thread thread = start([&](StreamRef stream, const std::atomic<bool>& is_over) {
+    std::vector<void*> blocks;
+    for (std::uint64_t i = 0; i < kBlocks; ++i) {
+      blocks.push_back(pool_->allocate(kBytes, stream).value());
+    }
+    has_blocks = true;
+    while (!is_over) pool_->deallocate(pool_->allocate(kBytes, stream).value(), stream);
+    for (void* const block : blocks) EXPECT_TRUE(pool_->deallocate(block, stream));
+  });
+  while (!has_blocks) std::this_thread::yield();
+  look([&](const StatsV1& stats) {
+    expect(stats.live_requested_bytes >= kBlocks * kBytes, "fewer live bytes than there are");
+    expect(stats.live_blocks >= kBlocks, "fewer live blocks than there are");
+  });
+  is_over_ = true;
+  thread.join();
+}
+
 // Several threads, each with blocks of its own: of each shard a moment is seen that was.
 TEST_F(SnapshotsTest, NoMoreIsLiveThanThreadsEverHad) {
   constexpr std::uint64_t kThreads = 3;
