@@ -155,7 +155,11 @@ MUTATIONS = (
              "PoolCacheTest.AnOwner*", "pool"),
     # Statistics.
     Mutation("two counters of a shard are of two moments", "cache/thread_counters.h",
-             "      if (up.get() == pair.up) break;\n", "      break;\n",
+             "      pair = {up.get_first(), down.get_first()};\n"
+             "      if (up.get() == pair.up) break;\n",
+             "      pair.up = up.get_first();\n"
+             "      for (volatile int k = 0; k < 100; k = k + 1) continue;  // stopped here\n"
+             "      pair.down = down.get_first();\n      break;\n",
              ("cache/thread_counters.cc", "cache/thread_caches.cc", "pool/peaks.cc"),
              "SnapshotsTest.NorIsLess*", "stress"),
     Mutation("a lone shard counts twice for the peak", "cache/thread_caches.cc",
