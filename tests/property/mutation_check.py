@@ -114,15 +114,15 @@ MUTATIONS = (
     Mutation("the owner does not look at the gate", "cache/claim.h",
              "    if (gate == 0) [[likely]]\n", "    if (gate != kExchange) [[likely]]\n",
              ("pool/hit.cc", "pool/miss.cc"), "PoolCacheTest.AStreamThatEnds*", "pool"),
+    # The thread is stopped where that matters, which the system does seldom.
     Mutation("a block is taken without compare-exchange", "base/block_record.h",
              "    return word.compare_exchange_strong(expected, cached.bits(), "
              "std::memory_order_acq_rel,\n"
              "                                        std::memory_order_acquire);\n",
-             "    if (word.load() != expected) return false;\n"
+             "    if (word.load() != expected) return false;\n    ::sched_yield();\n"
              "    word.store(cached.bits());\n    return true;\n",
              ("pool/hit.cc", "pool/deallocate.cc"), "CacheRacesTest.OfTwoFreesThatRaceExactly*",
-             "stress"),
-    # The thread is stopped where that matters, which the system does seldom.
+             "stress", (("#include <atomic>\n", "#include <sched.h>\n\n#include <atomic>\n"),)),
     Mutation("the address is not compared again", "pool/hit.cc",
              "  if (tiers_.directory().entry(unit) != entry) [[unlikely]] {\n",
              "  if (false) {\n", (), "CacheRacesTest.AFreeThatComesTooLate*", "stress",
@@ -158,10 +158,11 @@ MUTATIONS = (
              "      pair = {up.get_first(), down.get_first()};\n"
              "      if (up.get() == pair.up) break;\n",
              "      pair.up = up.get_first();\n"
-             "      for (volatile int k = 0; k < 100; k = k + 1) continue;  // stopped here\n"
+             "      if (pair.up != 0) ::sched_yield();\n"
              "      pair.down = down.get_first();\n      break;\n",
              ("cache/thread_counters.cc", "cache/thread_caches.cc", "pool/peaks.cc"),
-             "SnapshotsTest.NorIsLess*", "stress"),
+             "SnapshotsTest.NorIsLess*", "stress",
+             (("#include <array>\n", "#include <sched.h>\n\n#include <array>\n"),)),
     Mutation("a lone shard counts twice for the peak", "cache/thread_caches.cc",
              "    highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;\n",
              "    highest += counters.live() - live + std::max(live, counters.high.get());\n", (),
