@@ -176,6 +176,10 @@ class Pool::Impl {
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
                               const internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
+  /// Gives back what caches hold and completed work has set free, until the block is there before
+  /// the arena's end. `has_looked`: at what is complete, as far as that was of use.
+  BlockRef reclaim(const Shape& shape, const internal::StreamState* stream,
+                   internal::ThreadRecord* record, bool& has_looked) GPUPOOL_REQUIRES(mu_);
   void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
                  internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// Counts, reports without the lock, and refuses.

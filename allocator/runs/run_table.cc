@@ -125,7 +125,8 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   const bool stays =
       id == end_run_
           ? is_at_end
-          : !is_at_end && (run.holder == kAnybody ? ready_ : index_of(run.holder)).stays(run, units);
+          : !is_at_end &&
+                (run.holder == kAnybody ? ready_ : index_of(run.holder)).stays(run, units);
   if (!stays) {
     erase_free(id);
     run.start = start;
@@ -185,11 +186,11 @@ void RunTable::look_again(RunId id) {
   settle(id);
 }
 
-bool RunTable::is_idle(RunId id) {
-  Run& run = runs_[id];
-  if (run.kind != RunKind::free || run.holder != kAnybody) return false;
-  run.tickets.prune(streams_);
-  return run.tickets.empty();
+bool RunTable::is_idle(RunId id) const {
+  if (runs_[id].kind != RunKind::free) return false;
+  TicketSet tickets = runs_[id].tickets;
+  tickets.prune(streams_);
+  return tickets.empty();
 }
 
 // Searching.
@@ -213,7 +214,8 @@ bool RunTable::is_idle(RunId id) {
   if ((ready | own) != 0) return ready | own;
   if (end_run_ == 0 || !is_usable(end_run_, stream)) return 0;
   const Run& last = runs_[end_run_];
-  const std::uint64_t end = reach == Reach::everywhere ? last.end() : used_end_;
+  const std::uint64_t end =
+      reach == Reach::everywhere ? last.end() : std::min(last.end(), used_end_);
   return round_up(last.start, align_units) + units <= end ? end_run_ : 0;
 }
 

@@ -12,8 +12,9 @@
 // A run that is cut or joined keeps its record where it can, since that leaves its far end's entry
 // in the table of units alone, which is a cache line of its own.
 //
-// As long as no more than one stream is known, all free runs are everybody's, whatever their tickets
-// say: what that stream does next comes after all that it did. With the second stream they part.
+// As long as no more than one stream is known, all free runs are everybody's, whatever their
+// tickets say: what that stream does next comes after all that it did. With the second stream they
+// part.
 //
 // Thread safety: under the pool's lock. Cost: of take() and put() that of RunIndex; take() that
 // finds no single run looks at each free run of the stream's own; refresh() looks at the runs of
@@ -22,6 +23,7 @@
 #ifndef GPUPOOL_RUNS_RUN_TABLE_H_
 #define GPUPOOL_RUNS_RUN_TABLE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -69,7 +71,7 @@ class RunTable {
   void part();
   void unite();
   /// Whether the run is free and nobody may still be using it.
-  bool is_idle(RunId id);
+  bool is_idle(RunId id) const;
 
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
@@ -121,7 +123,20 @@ class RunTable {
   /// What lies free at the end now counts as never used.
   void restart_use() noexcept {
     used_end_ = end_;
+    widened_units_ = 0;
     if (end_run_ != 0) used_end_ = runs_[end_run_].start;
+  }
+  /// As if `units` more had been used at the end, up to `limit` in sum since the last restart.
+  void widen_use(std::uint64_t units, std::uint64_t limit) noexcept {
+    units = std::min(units, limit - std::min(limit, widened_units_));
+    used_end_ += units;
+    widened_units_ += units;
+  }
+  /// Whether the end may be extended by a run of that length without asking what else there is.
+  bool is_within_use(std::uint32_t units) const noexcept {
+    std::uint64_t start = end_;
+    if (end_run_ != 0) start = runs_[end_run_].start;
+    return start + units <= used_end_;
   }
   std::uint64_t ready_bytes() const noexcept { return ready_units_ * kUnitBytes; }
   std::uint64_t pending_bytes() const noexcept { return pending_units_ * kUnitBytes; }
@@ -206,9 +221,10 @@ class RunTable {
   RunId unused_ = 0;  // list of free records, through `next`
   RunId id_end_ = 1;
   std::uint64_t end_ = 0;
-  std::uint64_t used_end_ = 0;  // up to where units before end_ were ever taken
+  std::uint64_t used_end_ = 0;  // up to where units were taken before, or may be as if they had
+  std::uint64_t widened_units_ = 0;
   bool is_alone_ = true;  // no more than one stream was ever known
-  RunId end_run_ = 0;  // the free run that ends there, which stands in no index
+  RunId end_run_ = 0;     // the free run that ends there, which stands in no index
   std::uint64_t unit_high_water_ = 0;
   std::uint64_t run_count_ = 0;
   std::uint64_t ready_units_ = 0;
