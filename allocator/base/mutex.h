@@ -46,6 +46,8 @@ class GPUPOOL_THREAD_ANNOTATION(capability("mutex")) Mutex {
     return is_locked_.compare_exchange_strong(expected, 1, std::memory_order_acquire,
                                               std::memory_order_relaxed);
   }
+  /// As of a moment ago: for guesses alone.
+  bool is_held() const noexcept { return is_locked_.load(std::memory_order_relaxed) != 0; }
   /// Tries for about as long, without sleeping: for waits shorter than a sleep is late.
   bool try_lock_for(std::chrono::microseconds limit)
       GPUPOOL_THREAD_ANNOTATION(try_acquire_capability(true));

@@ -147,6 +147,37 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
                                                     const Shape& shape,
                                                     const internal::StreamState* stream,
                                                     internal::ThreadRecord* record) {
+  // What T0 may keep may be taken from the end instead. Without that a few sizes by turns, where
+  // only the end is free, would empty the caches each time. Not where another thread may be in the
+  // driver for long.
+  const bool may_extend = tiers_.runs().is_within_use(shape.units_needed()) &&
+                          !growth_mu_.is_held() && can_grow(shape, stream->index());
+  bool has_looked = false;
+  if (!may_extend) {
+    const BlockRef block = reclaim(shape, stream, record, has_looked);
+    if (block.exists()) {
+      const std::uint64_t limit = options_.cache_large_bytes / internal::kUnitBytes;
+      tiers_.runs().widen_use(shape.units_needed(), limit);
+      return block;
+    }
+  }
+  BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
+  if (!block.exists() && !has_looked) {
+    // All that is left is growing, which takes longer than the other's look mostly does.
+    pause_to_complete_work(Patience::brief);
+    block = take_shared(shape, stream, internal::Reach::everywhere);
+  }
+  if (block.exists() || shape.tier == Tier::run) return block;
+  // A piece that is too short for a chunk serves a block that fills it, sooner than the driver;
+  // where the pool cannot grow, any block.
+  if (!internal::fills_units(shape, request.bytes) && can_grow(shape, stream->index())) {
+    return block;
+  }
+  return take_as_run(shape, stream);
+}
+
+Pool::Impl::BlockRef Pool::Impl::reclaim(const Shape& shape, const internal::StreamState* stream,
+                                         internal::ThreadRecord* record, bool& has_looked) {
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
   // Cheapest first: the asking thread's own runs need neither a claim nor, for their own stream,
@@ -166,6 +197,7 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
       tiers_.runs().has_of_others(index) || shape.tier != Tier::run
           ? pause_to_complete_work(Patience::none)
           : 0;
+  has_looked = completed.has_value();
   if (completed.value_or(0) > 0 || moved > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
@@ -175,19 +207,9 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   }
   if (!can_grow(shape, index) && drain_all(false) > 0) {
     pause_to_complete_work(Patience::none);
-    if (const BlockRef block = retry(); block.exists()) return block;
+    return retry();
   }
-  BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
-  if (!block.exists() && !completed.has_value()) {
-    // All that is left is growing, which takes longer than the other's look mostly does.
-    pause_to_complete_work(Patience::brief);
-    block = take_shared(shape, stream, internal::Reach::everywhere);
-  }
-  if (block.exists() || shape.tier == Tier::run) return block;
-  // A piece that is too short for a chunk serves a block that fills it, sooner than the driver;
-  // where the pool cannot grow, any block.
-  if (!internal::fills_units(shape, request.bytes) && can_grow(shape, index)) return block;
-  return take_as_run(shape, stream);
+  return {};
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape,

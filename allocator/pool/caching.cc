@@ -199,7 +199,7 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
       const RunChain own = cache.runs.take_older_half(units, blocks);
       if (own.head == 0) break;
       if (own.blocks <= BlockWord::kMaxChain &&
-          depot_run_bytes_ + own.bytes() <= run_limit_bytes_ / 2 &&
+          depot_run_bytes_ + own.bytes() <= options_.cache_large_bytes / 2 &&
           depots_[cache.stream]->put_runs(own, blocks)) {
         depot_run_bytes_ += own.bytes();
       } else {
@@ -210,10 +210,8 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
   put_shared({id, 0, 0}, cache.stream);
 }
 
-void Pool::Impl::update_run_limit() {
-  // 0.2 % of what is held, where that is more.
-  run_limit_bytes_ = std::max(options_.cache_large_bytes, held_bytes() / 500);
-  run_share_bytes_ = run_limit_bytes_ / std::max<std::uint64_t>(run_caches_, 1);
+void Pool::Impl::update_run_share() {
+  run_share_bytes_ = options_.cache_large_bytes / std::max<std::uint64_t>(run_caches_, 1);
 }
 
 void Pool::Impl::set_run_limit(ThreadCache& cache) {
@@ -222,7 +220,7 @@ void Pool::Impl::set_run_limit(ThreadCache& cache) {
   if (!cache.may_hold_runs) {
     cache.may_hold_runs = true;
     ++run_caches_;
-    update_run_limit();
+    update_run_share();
   }
   cache.runs.set_limit(run_share_bytes_);
 }

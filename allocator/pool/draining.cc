@@ -53,7 +53,7 @@ std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
   cache.runs.rest();
   cache.may_hold_runs = false;
   --run_caches_;
-  update_run_limit();
+  update_run_share();
   return moved;
 }
 

@@ -306,7 +306,6 @@ void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason)
 
 void Pool::Impl::note_held() {
   const std::uint64_t held = held_bytes();
-  update_run_limit();
   peak_window_.note_held(held);
   if (held <= counted_.peak_held_bytes) return;
   counted_.peak_held_bytes = held;

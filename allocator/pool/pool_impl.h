@@ -62,7 +62,7 @@ class Pool::Impl {
   bool note_dependency(StreamRef source, StreamRef destination);
 
   Result<std::size_t> find_size(const void* pointer) const;
-  Fit would_fit(std::size_t bytes, StreamRef stream) const;
+  Fit would_fit(std::size_t bytes, StreamRef stream);
   StatsV1 stats();
   void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
   FailureReport last_failure() const;
@@ -176,6 +176,10 @@ class Pool::Impl {
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
                               const internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
+  /// Gives back what caches hold and completed work has set free, until the block is there before
+  /// the arena's end. `has_looked`: at what is complete, as far as that was of use.
+  BlockRef reclaim(const Shape& shape, const internal::StreamState* stream,
+                   internal::ThreadRecord* record, bool& has_looked) GPUPOOL_REQUIRES(mu_);
   void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
                  internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// Counts, reports without the lock, and refuses.
@@ -227,7 +231,7 @@ class Pool::Impl {
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
-  void update_run_limit() GPUPOOL_REQUIRES(mu_);
+  void update_run_share() GPUPOOL_REQUIRES(mu_);
 
   // draining.cc
   // Each flush gives blocks to the shared tiers and returns their bytes.
@@ -376,6 +380,8 @@ class Pool::Impl {
   Result<std::uint64_t, Status> limit_from(const CapacityLimit& capacity) const;
 
   // report.cc
+  /// What would_fit() says for a stream, kAnybody for one that is not known.
+  Fit find_fit(std::size_t bytes, StreamIndex index) const GPUPOOL_REQUIRES(mu_);
   std::uint64_t held_bytes() const GPUPOOL_REQUIRES(mu_) {
     return arena_->held_bytes() + fallbacks_.bytes();
   }
@@ -433,7 +439,6 @@ class Pool::Impl {
   std::vector<std::unique_ptr<internal::Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
   std::vector<internal::ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
   std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;       // that may hold runs
-  std::uint64_t run_limit_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all caches together
   std::uint64_t run_share_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of each
   std::uint64_t depot_small_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
   std::uint64_t depot_run_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all depots

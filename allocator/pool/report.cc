@@ -172,14 +172,20 @@ Result<std::size_t> Pool::Impl::find_size(const void* pointer) const {
   return static_cast<std::size_t>(fallback->block.requested(fallback->bytes));
 }
 
-Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) const {
+Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) {
   if (bytes == 0) return Fit::now;
   MutexLock lock(mu_);
   AllocationRequest request;
   request.bytes = bytes;
   if (find_fault(request).has_value()) return Fit::no;
-  const StreamIndex index =
-      streams_.is_known(stream.state()) ? stream.state()->index() : internal::kAnybody;
+  if (streams_.is_known(stream.state())) return find_fit(bytes, stream.state()->index());
+  tiers_.runs().part();
+  const Fit fit = find_fit(bytes, internal::kAnybody);
+  tiers_.runs().unite();
+  return fit;
+}
+
+Fit Pool::Impl::find_fit(std::size_t bytes, StreamIndex index) const {
   const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
   const internal::RunTable& runs = tiers_.runs();
   const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)

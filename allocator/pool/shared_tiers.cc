@@ -181,6 +181,7 @@ ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   chunk.start = runs_[run].start;
   chunk.free_bytes = 0;
   chunk.tickets = runs_[run].tickets;
+  chunk.tickets.prune(streams_);
   chunk.slab_class = {};
   chunk.block_units = {};
   chunk.previous = chunk.next = 0;

@@ -77,6 +77,7 @@ std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
   const std::uint64_t moved = drain_all(true);
   pause_to_complete_work(Patience::full);
+  tiers_.runs().restart_use();
   restart_aging();
   return moved;
 }
@@ -199,8 +200,8 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
   // Only memory that nobody may still be using: free runs without tickets, whole mappings.
   std::vector<Empty> empty;
   for (RunId id = 1; id < runs.id_end(); ++id) {
+    if (!runs.is_idle(id)) continue;
     const internal::Run& run = runs[id];
-    if (run.kind != internal::RunKind::free || run.holder != internal::kAnybody) continue;
     std::uint64_t page = internal::divide_up(run.start, kUnitsPerPage);
     while ((page + 1) * kUnitsPerPage <= run.end()) {
       const internal::Mapping& mapping = arena_->mapping_of(page);
@@ -251,7 +252,6 @@ std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
     }
     tiers_.runs().remove(id);
     arena_->withdraw(mapping);
-    update_run_limit();
     arena_->keep_stuck(stuck);
     if (!stuck.empty()) continue;
     released += mapping.bytes;

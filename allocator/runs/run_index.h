@@ -67,6 +67,10 @@ class RunIndex {
     words_[bin / 64] = left;
     if (left == 0) summary_ &= ~(std::uint32_t{1} << bin / 64);
   }
+  /// Whether `run`, which is in this index, may have `units` units without being moved.
+  bool stays(const Run& run, std::uint32_t units) const noexcept {
+    return bin_of(units) == run.bin && (roots_[run.bin] & kTree) == 0;
+  }
   /// The first with at least `units` units, 0 if none.
   [[gnu::always_inline]] RunId find_at_least(std::uint32_t units) const {
     const std::uint32_t bin = bin_of(units);

@@ -51,6 +51,7 @@ void RunTable::check_invariants() const {
   std::uint64_t longest = 0;
   std::uint64_t ready_runs = 0;
   std::uint64_t pending_runs = 0;
+  std::array<std::uint64_t, 2> end_runs{};  // ready and pending
   std::vector<std::uint64_t> usable(watched_.size());
   std::vector<std::uint64_t> own(by_stream_.size());
   for (RunId id = 1; id < id_end_; ++id) {
@@ -64,9 +65,11 @@ void RunTable::check_invariants() const {
     const bool is_chunk = run.kind == RunKind::chunk && (first & kInChunk) != 0;
     GPUPOOL_CHECK(is_chunk || (first == entry && by_unit_[run.end() - 1] == entry));
     if (run.kind != RunKind::free) continue;
+    GPUPOOL_CHECK((run.end() == end_) == (id == end_run_));
     const RunId before = free_before(run.start);
     GPUPOOL_CHECK(before == 0 || runs_[before].holder != run.holder);
-    GPUPOOL_CHECK(run.holder == run.tickets.holder());
+    GPUPOOL_CHECK(run.holder == holder_of(run.tickets));
+    if (id == end_run_) ++end_runs[run.holder == kAnybody ? 0 : 1];
     if (run.holder == kAnybody) {
       ++ready_runs;
       ready += run.units;
@@ -84,7 +87,8 @@ void RunTable::check_invariants() const {
   GPUPOOL_CHECK(ready == ready_units_ && pending == pending_units_);
   for (StreamIndex i = 0; i < by_stream_.size(); ++i) GPUPOOL_CHECK(own[i] == by_stream_[i]->units);
   GPUPOOL_CHECK(longest == largest_ready_units());
-  check_indices(ready_runs, pending_runs);
+  GPUPOOL_CHECK(end_runs[0] + end_runs[1] == static_cast<std::uint64_t>(end_run_ != 0));
+  check_indices(ready_runs - end_runs[0], pending_runs - end_runs[1]);
   Ready sum;
   for (const Ready& bucket : ready_by_log2_) {
     sum.runs += bucket.runs;

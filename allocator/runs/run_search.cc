@@ -12,48 +12,48 @@ constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
 }  // namespace
 
-RunId RunTable::find_from(const RunIndex& index, RunId id, std::uint32_t units,
-                          std::uint32_t align_units, Reach reach) const {
-  RunId last = 0;
+RunId RunTable::find_aligned(const RunIndex& index, RunId id, std::uint32_t units,
+                             std::uint32_t align_units) const {
   for (; id != 0; id = index.after(id)) {
-    const Run& run = runs_[id];
-    if (round_up(run.start, align_units) + units > run.end()) continue;
-    if (run.end() != end_) return id;
-    last = id;
+    if (round_up(runs_[id].start, align_units) + units <= runs_[id].end()) return id;
   }
-  return reach == Reach::everywhere ? last : 0;
+  return 0;
 }
 
 std::uint64_t RunTable::find_across(std::uint32_t units, std::uint32_t align_units,
                                     StreamIndex stream, Reach reach) const {
-  // A stretch that is longer than a single run has a run of the stream's own in it, since ready
-  // neighbours have joined.
-  if (!has_own(stream)) return kNowhere;
-  const RunIndex& own = by_stream_[stream]->index;
+  // Neighbours of one kind have joined: a stretch that is longer than a single run is of runs of
+  // both kinds by turns. So it is found from those of which there are fewer units.
+  if (stream >= by_stream_.size()) return kNowhere;
   std::uint64_t best = kNowhere;
   std::uint64_t best_units = 0;
-  for (RunId id = own.first_walked(); id != 0; id = own.next_walked(id)) {
-    // Each stretch is walked once, from the first of the stream's own runs. Before that there is
-    // nothing, or one ready run. A run without neighbours has been looked at by find().
+  const auto look = [&](RunId id) {
+    // Each stretch is walked once, from the first of its runs of that kind.
     std::uint64_t start = runs_[id].start;
     std::uint64_t end = runs_[id].end();
     const RunId before = free_before(start);
     const RunId after = free_at(end);
-    if ((before | after) == 0) continue;
+    if ((before | after) == 0) return;
     if (before != 0 && is_usable(before, stream)) {
       start = runs_[before].start;
       const RunId earlier = free_before(start);
-      if (earlier != 0 && is_usable(earlier, stream)) continue;
+      if (earlier != 0 && is_usable(earlier, stream)) return;
     }
     if (after != 0) end += usable_units_after(end, stream);
-    if (end == end_ && reach == Reach::before_end) continue;
+    if (end == end_ && reach == Reach::before_end) return;
     const std::uint64_t at = round_up(start, align_units);
-    if (at + units > end) continue;
+    if (at + units > end) return;
     if (best == kNowhere || end - start < best_units || (end - start == best_units && at < best)) {
       best = at;
       best_units = end - start;
     }
-  }
+  };
+  std::uint64_t at_end = 0;
+  if (end_run_ != 0) at_end = runs_[end_run_].units;
+  const bool by_ready = ready_units_ < by_stream_[stream]->units + at_end;
+  const RunIndex& index = by_ready ? ready_ : by_stream_[stream]->index;
+  for (RunId id = index.first_walked(); id != 0; id = index.next_walked(id)) look(id);
+  if (end_run_ != 0 && runs_[end_run_].holder == (by_ready ? kAnybody : stream)) look(end_run_);
   return best;
 }
 
@@ -100,16 +100,27 @@ void RunTable::for_each_pending(Visit visit) const {
   for (const auto& own : by_stream_) {
     for (RunId id = own->index.first_walked(); id != 0; id = own->index.next_walked(id)) visit(id);
   }
+  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) visit(end_run_);
 }
 
 bool RunTable::has_of_others(StreamIndex stream) const noexcept {
   return pending_units_ != (stream < by_stream_.size() ? by_stream_[stream]->units : 0);
 }
 
+bool RunTable::has_several_owners() const noexcept {
+  for (const auto& own : by_stream_) {
+    if (own->units != 0) return own->units != pending_units_;
+  }
+  return pending_units_ != 0;
+}
+
 std::uint64_t RunTable::largest_ready_units() const {
   const RunId id = ready_.last();
-  if (id == 0) return 0;
-  return runs_[id].units;
+  std::uint64_t units = id != 0 ? std::uint64_t{runs_[id].units} : 0;
+  if (end_run_ != 0 && runs_[end_run_].holder == kAnybody) {
+    units = std::max<std::uint64_t>(units, runs_[end_run_].units);
+  }
+  return units;
 }
 
 std::uint64_t RunTable::largest_free_units() const {

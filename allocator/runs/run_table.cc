@@ -26,6 +26,19 @@ bool RunTable::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_uni
 
 void RunTable::know_stream(StreamIndex stream) {
   while (by_stream_.size() <= stream) by_stream_.push_back(std::make_unique<OwnRuns>(runs_));
+  if (by_stream_.size() > 1) part();
+}
+
+void RunTable::part() { set_alone(false); }
+
+void RunTable::unite() { set_alone(by_stream_.size() <= 1); }
+
+void RunTable::set_alone(bool is_alone) {
+  if (is_alone_ == is_alone) return;
+  is_alone_ = is_alone;
+  for (RunId id = 1; id < id_end_; ++id) {
+    if (runs_[id].kind == RunKind::free) look_again(id);
+  }
 }
 
 // Records.
@@ -75,27 +88,75 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   Run& run = runs_[id];
   run.kind = RunKind::free;
   run.holder = holder;
-  if (holder == kAnybody) {
+  if (run.end() == end_) {
+    end_run_ = id;
+  } else if (holder == kAnybody) {
     ready_.insert(id, run);
-    count_ready(run.units, true);
   } else {
     index_of(holder).insert(id, run);
+  }
+  if (holder == kAnybody) {
+    count_ready(run.units, true);
+  } else {
     count_pending(holder, run.units);
   }
 }
 
 [[gnu::always_inline]] inline void RunTable::erase_free(RunId id) {
   const Run& run = runs_[id];
-  if (run.holder == kAnybody) {
+  if (id == end_run_) {
+    end_run_ = 0;
+  } else if (run.holder == kAnybody) {
     ready_.erase(id, run);
-    count_ready(run.units, false);
   } else {
     index_of(run.holder).erase(id, run);
+  }
+  if (run.holder == kAnybody) {
+    count_ready(run.units, false);
+  } else {
     count_pending(run.holder, 0 - std::uint64_t{run.units});
   }
 }
 
+[[gnu::always_inline]] inline void RunTable::resize_free(RunId id, std::uint64_t start,
+                                                         std::uint32_t units) {
+  Run& run = runs_[id];
+  const bool is_at_end = start + units == end_;
+  const bool stays =
+      id == end_run_
+          ? is_at_end
+          : !is_at_end &&
+                (run.holder == kAnybody ? ready_ : index_of(run.holder)).stays(run, units);
+  if (!stays) {
+    erase_free(id);
+    run.start = start;
+    run.units = units;
+    return insert_free(id, run.holder);
+  }
+  if (run.holder == kAnybody) {
+    count_ready(run.units, false);
+    count_ready(units, true);
+  } else {
+    count_pending(run.holder, std::uint64_t{units} - run.units);
+  }
+  run.start = start;
+  run.units = units;
+}
+
+void RunTable::set_end(std::uint64_t unit) {
+  if (unit == end_) return;
+  const RunId before = end_run_;
+  if (before != 0) erase_free(before);
+  const RunId after = free_before(unit);
+  if (after != 0 && after != before) erase_free(after);
+  end_ = unit;
+  used_end_ = std::min(used_end_, end_);
+  if (before != 0) insert_free(before, runs_[before].holder);
+  if (after != 0 && after != before) insert_free(after, runs_[after].holder);
+}
+
 void RunTable::refresh() {
+  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) look_again(end_run_);
   // A run that comes out of an index goes into another one, and joins neighbours of that one
   // alone: so the next of the index that is walked stays where it is.
   for (StreamIndex stream = 0; stream < by_stream_.size(); ++stream) {
@@ -105,49 +166,57 @@ void RunTable::refresh() {
     own.complete_epoch = complete;
     for (RunId id = own.index.first_walked(); id != 0;) {
       const RunId next = own.index.next_walked(id);
-      runs_[id].tickets.prune(streams_);
-      if (runs_[id].tickets.empty()) put_again(own.index, id);
+      look_again(id);
       id = next;
     }
   }
   // Last: what becomes a stream's own here must not join what that stream has just completed.
   for (RunId id = nobodys_.first_walked(); id != 0;) {
     const RunId next = nobodys_.next_walked(id);
-    runs_[id].tickets.prune(streams_);
-    if (runs_[id].tickets.holder() != kNobody) put_again(nobodys_, id);
+    look_again(id);
     id = next;
   }
 }
 
-void RunTable::put_again(RunIndex& index, RunId id) {
-  index.erase(id);
-  count_pending(runs_[id].holder, 0 - std::uint64_t{runs_[id].units});
+void RunTable::look_again(RunId id) {
+  Run& run = runs_[id];
+  run.tickets.prune(streams_);
+  if (holder_of(run.tickets) == run.holder) return;
+  erase_free(id);
   settle(id);
+}
+
+bool RunTable::is_idle(RunId id) const {
+  if (runs_[id].kind != RunKind::free) return false;
+  TicketSet tickets = runs_[id].tickets;
+  tickets.prune(streams_);
+  return tickets.empty();
 }
 
 // Searching.
 
 [[gnu::always_inline]] inline RunId RunTable::find_in(const RunIndex& index, std::uint32_t units,
-                                                      std::uint32_t align_units,
-                                                      Reach reach) const {
+                                                      std::uint32_t align_units) const {
   const RunId id = index.find_at_least(units);
-  if (id == 0) return 0;
-  const Run& run = runs_[id];
-  const bool fits = round_up(run.start, align_units) + units <= run.end();
-  return fits && run.end() != end_ ? id : find_from(index, id, units, align_units, reach);
+  return align_units == 1 || id == 0 ? id : find_aligned(index, id, units, align_units);
 }
 
 [[gnu::always_inline]] inline RunId RunTable::find(std::uint32_t units, std::uint32_t align_units,
                                                    StreamIndex stream, Reach reach) const {
-  const RunId ready = find_in(ready_, units, align_units, reach);
-  if (!has_own(stream)) return ready;
-  const RunId own = find_in(by_stream_[stream]->index, units, align_units, reach);
-  if (ready == 0 || own == 0) return ready + own;
-  const Run& a = runs_[ready];
-  const Run& b = runs_[own];
-  if ((a.end() == end_) != (b.end() == end_)) return a.end() == end_ ? own : ready;
-  if (a.units != b.units) return a.units < b.units ? ready : own;
-  return a.start < b.start ? ready : own;
+  const RunId ready = find_in(ready_, units, align_units);
+  const RunId own = has_own(stream) ? find_in(by_stream_[stream]->index, units, align_units) : 0;
+  if (ready != 0 && own != 0) {
+    const Run& a = runs_[ready];
+    const Run& b = runs_[own];
+    if (a.units != b.units) return a.units < b.units ? ready : own;
+    return a.start < b.start ? ready : own;
+  }
+  if ((ready | own) != 0) return ready | own;
+  if (end_run_ == 0 || !is_usable(end_run_, stream)) return 0;
+  const Run& last = runs_[end_run_];
+  const std::uint64_t end =
+      reach == Reach::everywhere ? last.end() : std::min(last.end(), used_end_);
+  return round_up(last.start, align_units) + units <= end ? end_run_ : 0;
 }
 
 bool RunTable::can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
@@ -173,8 +242,9 @@ RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunK
 [[gnu::always_inline]] inline RunId RunTable::take_from(RunId id, std::uint64_t start,
                                                         std::uint32_t units, RunKind kind) {
   Run& run = runs_[id];
-  erase_free(id);
+  if (id == end_run_) used_end_ = std::max(used_end_, start + units);
   if (units != run.units) return cut(id, start, units, kind);
+  erase_free(id);
   run.kind = kind;
   mark(run, id);
   return id;
@@ -188,28 +258,24 @@ RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunK
   mark(runs_[taken], taken);
   ++splits_;
   if (run.start == start) {
-    run.start += units;
-    run.units -= units;
-    by_unit_[run.start] = id | kFree;
+    resize_free(id, start + units, run.units - units);
+    by_unit_[start + units] = id | kFree;
   } else {
-    cut_off_rest(id, start + units);
-    run.units = static_cast<std::uint32_t>(start - run.start);
+    cut_off_rest(id, start, start + units);
     by_unit_[start - 1] = id | kFree;
   }
-  run.tickets.prune(streams_);
-  insert_free(id, run.tickets.holder());
   return taken;
 }
 
-void RunTable::cut_off_rest(RunId id, std::uint64_t start) {
-  const Run& run = runs_[id];
-  if (start == run.end()) return;
-  const RunId rest = new_run(start, static_cast<std::uint32_t>(run.end() - start), RunKind::free);
-  TicketSet& tickets = runs_[rest].tickets;
-  tickets = run.tickets;
-  tickets.prune(streams_);
+void RunTable::cut_off_rest(RunId id, std::uint64_t end, std::uint64_t start) {
+  Run& run = runs_[id];
+  const std::uint64_t rest_end = run.end();
+  resize_free(id, run.start, static_cast<std::uint32_t>(end - run.start));
+  if (start == rest_end) return;
+  const RunId rest = new_run(start, static_cast<std::uint32_t>(rest_end - start), RunKind::free);
+  runs_[rest].tickets = run.tickets;
   mark(runs_[rest], rest | kFree);
-  insert_free(rest, tickets.holder());
+  insert_free(rest, run.holder);
   ++splits_;
 }
 
@@ -217,41 +283,51 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   Run& run = runs_[id];
   GPUPOOL_CHECK(run.kind != RunKind::free && run.kind != RunKind::unused);
   run.tickets = tickets;
-  run.tickets.prune(streams_);
+  if (!is_alone_) run.tickets.prune(streams_);
   settle(id);
 }
 
 [[gnu::always_inline]] inline void RunTable::settle(RunId id) {
   Run& run = runs_[id];
-  const StreamIndex holder = run.tickets.holder();
-  const RunId before = free_before(run.start);
-  const RunId after = free_at(run.end());
-  RunId kept = id;
-  if (before != 0 && runs_[before].holder == holder) {
-    erase_free(before);
-    // In this order: the run's own tickets, then what its neighbours add to them.
-    run.tickets.add(runs_[before].tickets, streams_);
-    runs_[before].tickets = run.tickets;
-    kept = before;
-    take_in(kept, id);
-  } else {
-    by_unit_[run.start] = id | kFree;
+  const StreamIndex holder = holder_of(run.tickets);
+  RunId before = free_before(run.start);
+  RunId after = free_at(run.end());
+  if (before != 0 && runs_[before].holder != holder) before = 0;
+  if (after != 0 && runs_[after].holder != holder) after = 0;
+  if ((before | after) == 0) {
+    mark(run, id | kFree);
+    return insert_free(id, holder);
   }
-  if (after != 0 && runs_[after].holder == holder) {
-    erase_free(after);
-    runs_[kept].tickets.add(runs_[after].tickets, streams_);
-    take_in(kept, after);
-  }
-  by_unit_[runs_[kept].end() - 1] = kept | kFree;
+  // In this order: the run's own tickets, then what its neighbours add to them.
+  if (before != 0) run.tickets.add(runs_[before].tickets, streams_);
+  if (after != 0) run.tickets.add(runs_[after].tickets, streams_);
   // Whose it is does not change: what is unfinished of the run's own tickets still is.
-  if (holder == kNobody) runs_[kept].tickets.prune(streams_);
-  insert_free(kept, holder);
+  if (holder == kNobody) run.tickets.prune(streams_);
+  join(id, before, after);
 }
 
-[[gnu::always_inline]] inline void RunTable::take_in(RunId kept, RunId gone) {
-  runs_[kept].units += runs_[gone].units;
-  drop(gone);
+[[gnu::always_inline]] inline void RunTable::join(RunId id, RunId before, RunId after) {
+  const Run& run = runs_[id];
+  const std::uint64_t start = before != 0 ? runs_[before].start : run.start;
+  const std::uint64_t end = after != 0 ? runs_[after].end() : run.end();
+  RunId kept = before;
+  if (before == 0) {
+    kept = after;
+  } else if (after != 0) {
+    erase_free(after);
+    drop(after);
+    ++merges_;
+  }
+  runs_[kept].tickets = run.tickets;
+  resize_free(kept, start, static_cast<std::uint32_t>(end - start));
+  drop(id);
   ++merges_;
+  // The far end of the one that is kept is right already, and a cache line of its own.
+  if (before == 0) {
+    by_unit_[start] = kept | kFree;
+  } else {
+    by_unit_[end - 1] = kept | kFree;
+  }
 }
 
 void RunTable::add(std::uint64_t start, std::uint32_t units) {

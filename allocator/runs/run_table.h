@@ -12,6 +12,10 @@
 // A run that is cut or joined keeps its record where it can, since that leaves its far end's entry
 // in the table of units alone, which is a cache line of its own.
 //
+// As long as no more than one stream is known, all free runs are everybody's, whatever their
+// tickets say: what that stream does next comes after all that it did. With the second stream they
+// part.
+//
 // Thread safety: under the pool's lock. Cost: of take() and put() that of RunIndex; take() that
 // finds no single run looks at each free run of the stream's own; refresh() looks at the runs of
 // nobody and of those streams of which more has become complete. No memory from the heap once a
@@ -19,6 +23,7 @@
 #ifndef GPUPOOL_RUNS_RUN_TABLE_H_
 #define GPUPOOL_RUNS_RUN_TABLE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -61,6 +66,12 @@ class RunTable {
   void remove(RunId id);
   /// Looks again at runs with tickets after work has become complete.
   void refresh();
+  /// As if there were more than one stream; back to how it was, if there is not. For questions on
+  /// behalf of one that is not known. Cost: each run.
+  void part();
+  void unite();
+  /// Whether the run is free and nobody may still be using it.
+  bool is_idle(RunId id) const;
 
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
@@ -104,9 +115,29 @@ class RunTable {
 
   /// Whether free runs wait for work that is not of `stream` alone.
   bool has_of_others(StreamIndex stream) const noexcept;
+  /// Whether they wait for the work of more than one stream.
+  bool has_several_owners() const noexcept;
 
   /// Where the arena ends: the free run there is kept for last.
-  void set_end(std::uint64_t unit) noexcept { end_ = unit; }
+  void set_end(std::uint64_t unit);
+  /// What lies free at the end now counts as never used.
+  void restart_use() noexcept {
+    used_end_ = end_;
+    widened_units_ = 0;
+    if (end_run_ != 0) used_end_ = runs_[end_run_].start;
+  }
+  /// As if `units` more had been used at the end, up to `limit` in sum since the last restart.
+  void widen_use(std::uint64_t units, std::uint64_t limit) noexcept {
+    units = std::min(units, limit - std::min(limit, widened_units_));
+    used_end_ += units;
+    widened_units_ += units;
+  }
+  /// Whether the end may be extended by a run of that length without asking what else there is.
+  bool is_within_use(std::uint32_t units) const noexcept {
+    std::uint64_t start = end_;
+    if (end_run_ != 0) start = runs_[end_run_].start;
+    return start + units <= used_end_;
+  }
   std::uint64_t ready_bytes() const noexcept { return ready_units_ * kUnitBytes; }
   std::uint64_t pending_bytes() const noexcept { return pending_units_ * kUnitBytes; }
   std::uint64_t run_count() const noexcept { return run_count_; }
@@ -133,15 +164,23 @@ class RunTable {
   void mark(const Run& run, RunId entry);
   RunId take_from(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   RunId cut(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
-  /// What lies from `start` on becomes a free run of its own, if there is anything.
-  void cut_off_rest(RunId id, std::uint64_t start);
+  /// The free run `id` now ends at `end`; what lies from `start` on becomes one of its own.
+  void cut_off_rest(RunId id, std::uint64_t end, std::uint64_t start);
   /// Makes a run that is in no index free, together with its neighbours. Requires: its tickets are
   /// pruned.
   void settle(RunId id);
-  void put_again(RunIndex& index, RunId id);
-  void take_in(RunId kept, RunId gone);
+  /// Into one of its free neighbours, of which there is at least one, with the run's tickets.
+  void join(RunId id, RunId before, RunId after);
+  void look_again(RunId id);
+  void set_alone(bool is_alone);
+  /// Which index a free run with these tickets stands in.
+  StreamIndex holder_of(const TicketSet& tickets) const noexcept {
+    return is_alone_ ? kAnybody : tickets.holder();
+  }
   void insert_free(RunId id, StreamIndex holder);
   void erase_free(RunId id);
+  /// Changes a free run where it stands, if it may stay there.
+  void resize_free(RunId id, std::uint64_t start, std::uint32_t units);
   void count_ready(std::uint32_t units, bool added) noexcept;
   void count_long(std::uint32_t units, std::uint64_t delta) noexcept;
   RunIndex& index_of(StreamIndex holder) noexcept {
@@ -155,10 +194,10 @@ class RunTable {
   template <class Visit>
   void for_each_pending(Visit visit) const;
   void check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const;
-  RunId find_in(const RunIndex& index, std::uint32_t units, std::uint32_t align_units,
-                Reach reach) const;
-  RunId find_from(const RunIndex& index, RunId id, std::uint32_t units, std::uint32_t align_units,
-                  Reach reach) const;
+  RunId find_in(const RunIndex& index, std::uint32_t units, std::uint32_t align_units) const;
+  /// The first from `id` on in which that many units fit so.
+  RunId find_aligned(const RunIndex& index, RunId id, std::uint32_t units,
+                     std::uint32_t align_units) const;
   bool has_own(StreamIndex stream) const noexcept {
     return stream < by_stream_.size() && !by_stream_[stream]->index.empty();
   }
@@ -182,6 +221,10 @@ class RunTable {
   RunId unused_ = 0;  // list of free records, through `next`
   RunId id_end_ = 1;
   std::uint64_t end_ = 0;
+  std::uint64_t used_end_ = 0;  // up to where units were taken before, or may be as if they had
+  std::uint64_t widened_units_ = 0;
+  bool is_alone_ = true;  // no more than one stream was ever known
+  RunId end_run_ = 0;     // the free run that ends there, which stands in no index
   std::uint64_t unit_high_water_ = 0;
   std::uint64_t run_count_ = 0;
   std::uint64_t ready_units_ = 0;

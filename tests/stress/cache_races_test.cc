@@ -12,6 +12,7 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/gate.h"
+#include "tests/support/rendezvous.h"
 
 namespace gpupool {
 namespace {
@@ -63,22 +64,6 @@ class CacheRacesTest : public testing::Test {
   std::atomic<std::uint64_t> other_misuses_{0};
   std::unique_ptr<Pool> pool_;
 };
-
-/// Two threads that meet before each round, without the system's help.
-class Rendezvous {
- public:
-  void meet() {
-    const std::uint64_t round = arrived_.fetch_add(1) / 2;
-    while (arrived_.load() < 2 * (round + 1)) {
-      if (++spins_ % 64 == 0) std::this_thread::yield();
-    }
-  }
-
- private:
-  std::atomic<std::uint64_t> arrived_{0};
-  static thread_local unsigned spins_;
-};
-thread_local unsigned Rendezvous::spins_ = 0;
 
 TEST_F(CacheRacesTest, OfTwoFreesThatRaceExactlyOneSucceeds) {
   make_pool();

@@ -18,6 +18,7 @@
 #include "base/heavy_fence.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/basket.h"
 
 namespace gpupool {
 namespace {
@@ -40,27 +41,6 @@ struct Block {
   void* pointer = nullptr;
   std::uint64_t bytes = 0;
   Stream stream;  // whose work uses it
-};
-
-/// What is there for whoever comes first.
-template <class T>
-class Basket {
- public:
-  void put(T item) {
-    const std::lock_guard lock(mutex_);
-    items_.push_back(item);
-  }
-  bool take(T& item) {
-    const std::lock_guard lock(mutex_);
-    if (items_.empty()) return false;
-    item = items_.back();
-    items_.pop_back();
-    return true;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<T> items_;
 };
 
 class CacheThreadsTest : public testing::TestWithParam<Backing> {

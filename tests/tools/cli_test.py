@@ -140,6 +140,7 @@ class BadUsage(Case):
             (["--slack", "101"], "from 0 to 100"), (["--slack", "-1"], "from 0 to 100"),
             (["--slack", "nan"], "from 0 to 100"), (["--fault-rate", "1.5"], "from 0 to 1"),
             (["--capacity", "8gib"], "8GiB"), (["--capacity", "-1"], "negative"),
+            (["--cache-large", "much"], "cache-large"),
             (["--reserve", "010"], "leading zero"), (["--reserve", "16777216TiB"], "64 bits"),
             (["--device", "tpu"], "auto|cuda|sim"), (["--backend", "malloc"], "cudamalloc|vmm"),
             (["--recycling", "maybe"], "eager|off|pressure"), (["--speed", "2"], "--speed"),

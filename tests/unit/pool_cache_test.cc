@@ -288,5 +288,16 @@ TEST_F(PoolCacheTest, MoreCachesThanThereCanBe) {
   EXPECT_EQ(caches(), 0u);
 }
 
+TEST_F(PoolCacheTest, WhereOnlyTheArenasEndIsFreeCachesAreNotEmptiedForIt) {
+  constexpr std::array<std::uint64_t, 4> kAlternating = {512, 20 * kKiB, 100 * kKiB, kMiB};
+  constexpr std::uint64_t kRounds = 500;
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    for (const std::uint64_t bytes : kAlternating) free(allocate(bytes));
+  }
+  const StatsV1 stats = pool_->stats();
+  EXPECT_GE(stats.hits_by_tier[static_cast<std::size_t>(Tier::cache)],
+            (kRounds - 10) * kAlternating.size());
+}
+
 }  // namespace
 }  // namespace gpupool

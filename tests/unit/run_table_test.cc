@@ -56,6 +56,80 @@ class RunTableTest : public testing::Test {
   std::vector<RawStream> raw_;
 };
 
+class LoneStreamTest : public testing::Test {
+ protected:
+  LoneStreamTest() : streams_(device_), runs_(streams_, {}) {
+    EXPECT_TRUE(runs_.reserve(4096, 4096));
+    know();
+  }
+  ~LoneStreamTest() override { runs_.check_invariants(); }
+
+  void know() {
+    raw_.push_back(device_.create_stream());
+    const auto* state = streams_.adopt(raw_.back(), device_.stream_id(raw_.back()).value());
+    runs_.know_stream(state->index());
+    runs_.check_invariants();
+  }
+  TicketSet busy() {
+    SimulatedWork work;
+    work.until_completed = true;
+    EXPECT_TRUE(device_.launch(raw_[0], work).ok());
+    TicketSet tickets;
+    tickets.add(streams_.ticket(0), streams_);
+    streams_.close_epochs();
+    return tickets;
+  }
+  RunId take(std::uint32_t units, StreamIndex stream = 0) {
+    return runs_.take(units, 1, stream, Reach::everywhere, RunKind::block);
+  }
+
+  SimulatedBackend device_;
+  Epochs streams_;
+  RunTable runs_;
+  std::vector<RawStream> raw_;
+};
+
+TEST_F(LoneStreamTest, JoinsWhatItFreedWithWhatWasNeverUsed) {
+  runs_.add(0, 64);
+  runs_.put(take(16), busy());
+  EXPECT_EQ(runs_.run_count(), 1u);
+  EXPECT_EQ(runs_.pending_bytes(), 0u);
+  EXPECT_EQ(runs_.largest_ready_units(), 64u);
+  EXPECT_FALSE(runs_.is_idle(runs_.free_at(0)));
+  device_.complete_all();
+  streams_.poll();
+  EXPECT_TRUE(runs_.is_idle(runs_.free_at(0)));
+}
+
+TEST_F(LoneStreamTest, ASecondStreamGetsNothingThatIsUnfinished) {
+  runs_.add(0, 64);
+  runs_.add(128, 8);
+  runs_.put(take(16), busy());
+  know();
+  EXPECT_EQ(runs_.pending_bytes(), 64 * kUnitBytes);
+  EXPECT_EQ(runs_.largest_ready_units(), 8u);
+  EXPECT_EQ(take(16, 1), 0u);
+  EXPECT_NE(take(16, 0), 0u);
+  device_.complete_all();
+  streams_.poll();
+  runs_.refresh();
+  EXPECT_NE(take(16, 1), 0u);
+}
+
+TEST_F(LoneStreamTest, PartsForAQuestionAndUnitesAgain) {
+  runs_.add(0, 64);
+  runs_.put(take(16), busy());
+  runs_.part();
+  runs_.check_invariants();
+  EXPECT_FALSE(runs_.can_take(1, 1, kAnybody, Reach::everywhere));
+  runs_.unite();
+  runs_.check_invariants();
+  EXPECT_EQ(runs_.largest_ready_units(), 64u);
+  know();
+  runs_.unite();  // not with two
+  EXPECT_EQ(runs_.largest_ready_units(), 0u);
+}
+
 TEST_F(RunTableTest, CutsAndJoins) {
   runs_.add(0, 100);
   const RunId a = take(10);
@@ -97,6 +171,37 @@ TEST_F(RunTableTest, KeepsTheArenasEndForLast) {
   EXPECT_EQ(runs_[take(24)].start, 8u);
   EXPECT_EQ(take(8, 0, 1, Reach::before_end), 0u);
   EXPECT_EQ(runs_[take(8)].start, 64u);
+}
+
+TEST_F(RunTableTest, UsesTheArenasEndAgainWithoutBeingTold) {
+  runs_.set_end(64);
+  runs_.add(0, 64);
+  EXPECT_EQ(take(8, 0, 1, Reach::before_end), 0u);
+  const RunId first = take(16);
+  put(first);
+  // As far as it was used, and no further.
+  EXPECT_EQ(take(17, 0, 1, Reach::before_end), 0u);
+  const RunId again = take(16, 0, 1, Reach::before_end);
+  ASSERT_NE(again, 0u);
+  put(again);
+  runs_.restart_use();
+  EXPECT_EQ(take(8, 0, 1, Reach::before_end), 0u);
+}
+
+TEST_F(RunTableTest, TheEndMoves) {
+  runs_.set_end(64);
+  runs_.add(0, 64);
+  const RunId last = take(16, 0, 16);
+  EXPECT_EQ(runs_[last].start, 0u);
+  runs_.set_end(96);  // what was at the end is before it
+  runs_.check_invariants();
+  EXPECT_EQ(runs_[take(8, 0, 1, Reach::before_end)].start, 16u);
+  runs_.add(64, 32);
+  runs_.check_invariants();
+  EXPECT_EQ(take(41, 0, 1, Reach::before_end), 0u);
+  EXPECT_EQ(runs_[take(41)].start, 24u);
+  runs_.set_end(80);
+  runs_.check_invariants();
 }
 
 TEST_F(RunTableTest, Aligns) {

@@ -126,6 +126,10 @@ void add_replay_command(CLI::App& app, Action& action) {
       replay, "--reserve",
       [command](std::uint64_t bytes) { command->options.reserve_bytes = bytes; },
       "Held from the start (default 0)");
+  add_size(
+      replay, "--cache-large",
+      [command](std::uint64_t bytes) { command->options.cache_large_bytes = bytes; },
+      "Freed blocks above 128 KiB that threads keep (default 32MiB)");
   add_number(replay, "--passes", options.passes, 1, kMaxPasses,
              "Times each trace is played through the same pool (default 2)");
   replay.add_flag("--completions", options.honour_completions,

@@ -99,6 +99,7 @@ Result<void, Status> Session::open_pool(const ReplayOptions& options) {
   PoolOptions pool_options;
   if (options.capacity_bytes) pool_options.capacity = *options.capacity_bytes;
   pool_options.reserve_bytes = options.reserve_bytes;
+  pool_options.cache_large_bytes = options.cache_large_bytes;
   pool_options.backing = options.backing;
   pool_options.runtime = options.runtime;
   pool_options.misuse_handler = log_misuse;

@@ -30,6 +30,7 @@ struct ReplayOptions {
   RuntimeOptions runtime;
   std::optional<std::uint64_t> capacity_bytes;  // none: all of the device
   std::uint64_t reserve_bytes = 0;
+  std::uint64_t cache_large_bytes = PoolOptions().cache_large_bytes;
   std::uint64_t passes = 2;
   bool honour_completions = false;
   std::uint64_t scale = 1;

@@ -74,6 +74,9 @@ std::string heading(const ReplayOptions& options, const ReplaySetting& setting) 
   std::string text = setting.device_name + ", limit " + human_bytes(setting.limit_bytes) + ", " +
                      to_string(options.backing) + ", recycling " +
                      to_string(options.runtime.recycling);
+  if (options.cache_large_bytes != PoolOptions().cache_large_bytes) {
+    text += ", large blocks in caches " + human_bytes(options.cache_large_bytes);
+  }
   if (options.reserve_bytes != 0) text += ", reserve " + human_bytes(options.reserve_bytes);
   if (options.scale != 1) text += ", sizes times " + std::to_string(options.scale);
   if (options.honour_completions) text += ", completions honoured";

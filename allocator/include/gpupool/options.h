@@ -82,12 +82,12 @@ struct PoolOptions {
   std::vector<std::uint64_t> watched_sizes = {std::uint64_t{1} << 30};
   /// Freed blocks up to 128 KiB that each thread keeps for each stream, in front of the shared
   /// tiers: its next request of the same size takes no lock. As much again, for each stream, may be
-  /// on its way from threads that free to threads that allocate. What nobody takes for a second
+  /// on its way from threads that free to threads that allocate. What nobody takes for two seconds
   /// goes back, see Pool::maintain.
   std::uint64_t cache_small_bytes = std::uint64_t{4} << 20;
   /// Larger freed blocks kept so, in sum for the device, shared evenly by the caches that hold any;
-  /// at least 0.2 % of what is held. Half as much again may be on its way between threads. With
-  /// more of it more requests are quick, and more memory serves one size only.
+  /// half as much again may be on its way between threads. With more of it more requests are quick,
+  /// and more memory serves one size only.
   std::uint64_t cache_large_bytes = std::uint64_t{32} << 20;
   /// Asks the driver for the stream's identity at each call with a StreamRef, too. Every call then
   /// takes the pool's lock.

@@ -179,7 +179,7 @@ struct StatsV1 {
   std::uint64_t live_requested_bytes = 0;
   std::uint64_t waste_bytes = 0;
   std::uint64_t cached_bytes = 0;
-  std::uint64_t pending_bytes = 0;
+  std::uint64_t pending_bytes = 0;  // freed, not yet for every stream; runs: none with one stream
   std::uint64_t free_bytes = 0;
   std::uint64_t fallback_bytes = 0;     // of held, in blocks outside the arena
   std::uint64_t mapped_free_bytes = 0;  // of free, what is mapped
