@@ -139,6 +139,11 @@ struct alignas(64) ThreadCounters {
     const Pair bytes = read(allocated_bytes, freed_bytes);
     return static_cast<std::int64_t>(bytes.up - bytes.down);
   }
+  /// Whether the live bytes have left [low, high]. By the owner.
+  bool has_stepped() const noexcept {
+    const auto now = static_cast<std::int64_t>(allocated_bytes.get() - freed_bytes.get());
+    return now < low.get() || now > high.get();
+  }
   void count_hit_duration(std::uint64_t ns) noexcept {
     hit_count[duration_bucket(ns)].add(1);
     hit_ns.add(ns);

@@ -102,13 +102,17 @@ GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
   bool is_close_due = false;
   {
     MutexLock lock(mu_);
-    if (!put_after_end(cache, {id, 0, 0})) {
+    cache.has_left_over.set(false);
+    if (cache.claim.has_ended()) [[unlikely]] {
+      put_after_end(cache, {id, 0, 0});
+    } else {
       put_run(cache, id, tiers_.directory().runs()[id].units);
-      is_close_due = note_own_free(cache);
+      if (cache.is_of_own_stream) is_close_due = note_own_free(cache);
     }
   }
   if (is_close_due) close_own_epoch(cache.stream);
-  note_step(*internal::hot_slot.record);
+  internal::ThreadRecord& record = *internal::hot_slot.record;
+  if (record.counters.has_stepped()) note_step(record);
   return true;
 }
 
@@ -127,26 +131,25 @@ void Pool::Impl::put_left_over(DeviceAddress address) {
   bool is_close_due = false;
   {
     MutexLock lock(mu_);
-    if (!put_after_end(cache, block)) {
+    cache.has_left_over.set(false);
+    if (cache.claim.has_ended()) [[unlikely]] {
+      put_after_end(cache, block);
+    } else {
       put_cached(&cache, block, cache.stream);
-      is_close_due = note_own_free(cache);
+      if (cache.is_of_own_stream) is_close_due = note_own_free(cache);
     }
   }
   if (is_close_due) close_own_epoch(cache.stream);
 }
 
-bool Pool::Impl::put_after_end(ThreadCache& cache, BlockRef block) {
-  cache.has_left_over.set(false);
-  if (!cache.claim.has_ended()) return false;
+void Pool::Impl::put_after_end(const ThreadCache& cache, BlockRef block) {
   // With the ticket of the stream as it was: the index may be another's by now.
   TicketSet tickets;
   tickets.add(cache.last_ticket, streams_);
   tiers_.put(block, tickets);
-  return true;
 }
 
 bool Pool::Impl::note_own_free(const ThreadCache& cache) {
-  if (!cache.is_of_own_stream || cache.claim.has_ended()) return false;
   streams_.note_own_free(cache.stream);
   return streams_.is_own_close_due(cache.stream);
 }
@@ -207,7 +210,7 @@ void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t u
       }
     }
   }
-  put_shared({id, 0, 0}, cache.stream);
+  tiers_.put_run(id, tickets_of(cache.stream));
 }
 
 void Pool::Impl::update_run_share() {

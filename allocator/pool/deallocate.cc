@@ -88,12 +88,6 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
                        .given = bytes});
 }
 
-Pool::Impl::TicketSet Pool::Impl::tickets_of(StreamIndex stream) {
-  TicketSet tickets;
-  tickets.add(streams_.ticket(stream), streams_);
-  return tickets;
-}
-
 void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
   tiers_.put(block, tickets_of(stream));
 }

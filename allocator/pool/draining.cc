@@ -36,7 +36,7 @@ std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
   const TicketSet tickets = tickets_of(stream);
   for (std::uint32_t id = chain.head; id != 0;) {
     const std::uint32_t next = blocks[id].record.next.get();
-    tiers_.put({id, 0, 0}, tickets);
+    tiers_.put_run(id, tickets);
     id = next;
   }
   return chain.bytes();

@@ -10,6 +10,22 @@ namespace gpupool {
 using internal::MutexLock;
 using internal::Reach;
 
+GPUPOOL_INLINE internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache,
+                                                          std::uint32_t units) {
+  if (depots_[cache.stream]->may_have_runs(units)) {
+    if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
+  }
+  BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
+  // The arena's end is for when nothing can be reclaimed: see take_after_reclaim().
+  if (block.run == 0 && has_nothing_to_reclaim(*internal::hot_slot.record, cache.stream)) {
+    block = tiers_.take_run(units, 1, cache.stream, Reach::everywhere);
+  }
+  if (block.run != 0) {
+    internal::hot_slot.record->counters.shared_hits[static_cast<std::size_t>(Tier::run)].add(1);
+  }
+  return block.run;
+}
+
 GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::StreamState* stream) {
   const internal::HotSlot& hot = internal::hot_slot;
   internal::ThreadCache& cache = *hot.cache;
@@ -28,21 +44,6 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::Str
   void* const block = make_run_live(hot, cache, id, bytes, hot.tag);
   if (is_noted) return allocate_noted(block);
   return block;
-}
-
-internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache, std::uint32_t units) {
-  if (depots_[cache.stream]->may_have_runs(units)) {
-    if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
-  }
-  BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
-  // The arena's end is for when nothing can be reclaimed: see take_after_reclaim().
-  if (block.run == 0 && has_nothing_to_reclaim(*internal::hot_slot.record, cache.stream)) {
-    block = tiers_.take_run(units, 1, cache.stream, Reach::everywhere);
-  }
-  if (block.run != 0) {
-    internal::hot_slot.record->counters.shared_hits[static_cast<std::size_t>(Tier::run)].add(1);
-  }
-  return block.run;
 }
 
 GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,

@@ -24,10 +24,8 @@ constexpr std::uint64_t kStepsInPeak = 256;
 }  // namespace
 
 void Pool::Impl::note_step(ThreadRecord& record) {
-  const internal::ThreadCounters& counters = record.counters;
-  const std::int64_t live = counters.live();
   // Most looks are for another reason, or were made already.
-  if (live >= counters.low.get() && live <= counters.high.get()) return;
+  if (!record.counters.has_stepped()) return;
   MutexLock lock(mu_);
   note_step_locked(&record);
 }

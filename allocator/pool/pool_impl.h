@@ -211,11 +211,12 @@ class Pool::Impl {
   /// A run that its holder has given back and that the cache at hand has no room for.
   bool finish_run_free(internal::RunId id) GPUPOOL_EXCLUDES(mu_);
   /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
+  /// Requires: the cache is of that stream.
   bool note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// A block that its holder has given back and that the cache at hand had no room for.
   void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
-  /// Of a block that is left over: false where its stream has not ended since it was taken.
-  bool put_after_end(internal::ThreadCache& cache, BlockRef block) GPUPOOL_REQUIRES(mu_);
+  /// A block that is left over, of a stream that has ended since it was taken.
+  void put_after_end(const internal::ThreadCache& cache, BlockRef block) GPUPOOL_REQUIRES(mu_);
   void put_cached(internal::ThreadCache* cache, BlockRef block, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
   void put_small(internal::ThreadCache& cache, std::uint32_t bin, std::uint32_t code)
@@ -350,7 +351,11 @@ class Pool::Impl {
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Of what is freed on the stream now.
-  TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {
+    TicketSet tickets;
+    tickets.add(streams_.ticket(stream), streams_);
+    return tickets;
+  }
   TicketSet tickets_at_free(const void* pointer, bool has_extra_uses, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);

@@ -48,13 +48,6 @@ BlockRef SharedTiers::take_buddy(std::uint32_t units, StreamIndex stream, Reach 
   return hand_out({0, id, unit * kGranulesPerUnit}, buddy_bin(units), stream);
 }
 
-BlockRef SharedTiers::take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
-                               Reach reach) {
-  const RunId id = runs_.take(units, align_units, stream, reach, RunKind::block);
-  if (id == 0) return {};
-  return hand_out({id, 0, 0}, BlockWord::kNoBin, stream);
-}
-
 BlockRef SharedTiers::hand_out(BlockRef block, std::uint32_t bin, StreamIndex stream) {
   record(block).store(BlockWord::cached(bin, stream));
   out_bytes_ += directory_.bytes_of(block);
@@ -82,13 +75,10 @@ bool SharedTiers::has_buddy(std::uint32_t units, StreamIndex stream) const {
 // Putting back.
 
 void SharedTiers::put(BlockRef block, const TicketSet& tickets) {
+  if (block.is_run()) return put_run(block.run, tickets);
   out_bytes_ -= directory_.bytes_of(block);
   record(block).clear();
-  if (block.is_run()) {
-    runs_.put(block.run, tickets);
-  } else {
-    put_in_chunk(block, tickets);
-  }
+  put_in_chunk(block, tickets);
 }
 
 void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {

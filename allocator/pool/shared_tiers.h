@@ -46,8 +46,21 @@ class SharedTiers {
                             : take_buddy(units_of_bin(bin), stream, reach);
   }
   BlockRef take_run(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
-                    Reach reach);
+                    Reach reach) {
+    const RunId id = runs_.take(units, align_units, stream, reach, RunKind::block);
+    if (id == 0) return {};
+    Run& run = runs_[id];
+    run.record.store(BlockWord::cached(BlockWord::kNoBin, stream));
+    out_bytes_ += units * kUnitBytes;
+    return {id, 0, 0};
+  }
   void put(BlockRef block, const TicketSet& tickets);
+  void put_run(RunId id, const TicketSet& tickets) {
+    Run& run = runs_[id];
+    out_bytes_ -= run.units * kUnitBytes;
+    run.record.clear();
+    runs_.put(id, tickets);
+  }
   /// Whether take_slot() would need no new slab.
   bool has_open_slab(SizeClass size_class, StreamIndex stream) const;
   /// Whether the take of that kind would give a block now. `stream` may be one never seen.

@@ -78,6 +78,21 @@ void RunTable::set_alone(bool is_alone) {
   if (units >= shortest_watched_units_) count_long(units, delta);
 }
 
+[[gnu::always_inline]] inline void RunTable::recount_ready(std::uint32_t from,
+                                                           std::uint32_t to) noexcept {
+  // In the same bin most often, and then in the same power of two, but for the run at the end.
+  if (std::bit_width(from) != std::bit_width(to)) {
+    count_ready(from, false);
+    return count_ready(to, true);
+  }
+  const std::uint64_t delta = std::uint64_t{to} - from;
+  ready_units_ += delta;
+  ready_by_log2_[static_cast<std::uint32_t>(std::bit_width(to)) - 1].units += delta;
+  if (std::max(from, to) < shortest_watched_units_) return;
+  count_long(from, 0 - std::uint64_t{from});
+  count_long(to, to);
+}
+
 void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   for (Watched& watched : watched_) {
     if (units * kUnitBytes >= watched.bytes) watched.usable_units += delta;
@@ -134,8 +149,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
     return insert_free(id, run.holder);
   }
   if (run.holder == kAnybody) {
-    count_ready(run.units, false);
-    count_ready(units, true);
+    recount_ready(run.units, units);
   } else {
     count_pending(run.holder, std::uint64_t{units} - run.units);
   }

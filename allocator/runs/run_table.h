@@ -182,6 +182,7 @@ class RunTable {
   /// Changes a free run where it stands, if it may stay there.
   void resize_free(RunId id, std::uint64_t start, std::uint32_t units);
   void count_ready(std::uint32_t units, bool added) noexcept;
+  void recount_ready(std::uint32_t from, std::uint32_t to) noexcept;
   void count_long(std::uint32_t units, std::uint64_t delta) noexcept;
   RunIndex& index_of(StreamIndex holder) noexcept {
     return holder == kNobody ? nobodys_ : by_stream_[holder]->index;
