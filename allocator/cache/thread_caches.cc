@@ -127,22 +127,15 @@ CounterTotals ThreadCaches::totals() const {
   return totals;
 }
 
-std::int64_t ThreadCaches::live_bytes() const {
-  std::int64_t live = ended_.net_bytes();
-  for (const ThreadRecord* record = list_; record != nullptr; record = record->next) {
-    live += record->counters.live();
-  }
-  return live;
-}
-
-std::int64_t ThreadCaches::highest_live_bytes() const {
-  std::int64_t highest = ended_.net_bytes();
+ThreadCaches::LiveBytes ThreadCaches::live_bytes() const {
+  LiveBytes sum{ended_.net_bytes(), ended_.net_bytes()};
   for (const ThreadRecord* record = list_; record != nullptr; record = record->next) {
     const ThreadCounters& counters = record->counters;
     const std::int64_t live = counters.live();
-    highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;
+    sum.now += live;
+    sum.highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;
   }
-  return highest;
+  return sum;
 }
 
 }  // namespace gpupool::internal

@@ -55,9 +55,12 @@ class ThreadCaches {
 
   /// Adds up all shards, threads that have ended included.
   CounterTotals totals() const;
-  std::int64_t live_bytes() const;
-  /// The most that they were since a lone shard was last looked at; the others stand still then.
-  std::int64_t highest_live_bytes() const;
+  struct LiveBytes {
+    std::int64_t now = 0;
+    /// The most that they were since a lone shard was last looked at; the others stand still then.
+    std::int64_t highest = 0;
+  };
+  LiveBytes live_bytes() const;
   std::uint64_t metadata_bytes() const noexcept {
     return record_end_ * sizeof(ThreadRecord) + cache_end_ * sizeof(ThreadCache);
   }

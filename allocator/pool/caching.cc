@@ -97,6 +97,35 @@ void Pool::Impl::refill(ThreadCache& cache, std::uint32_t bin) {
 
 // Giving back.
 
+GPUPOOL_INLINE void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id,
+                                        std::uint32_t units) {
+  Run* const blocks = tiers_.directory().runs();
+  // A small block that was served as a run has no bin where it would be looked for.
+  if (units > internal::kUnitsPerChunk) {
+    set_run_limit(cache);
+    const bool could_fit = units * internal::kUnitBytes <= cache.runs.limit_bytes();
+    while (could_fit) {
+      if (cache.runs.put(id, units, blocks)) return;
+      const RunChain other = cache.runs.evict_other(units, blocks);
+      if (other.head != 0) {
+        flush(other, cache.stream);
+        continue;
+      }
+      // The cache is full of this size alone: somebody else allocates it, or nobody does.
+      const RunChain own = cache.runs.take_older_half(units, blocks);
+      if (own.head == 0) break;
+      if (own.blocks <= BlockWord::kMaxChain &&
+          depot_run_bytes_ + own.bytes() <= options_.cache_large_bytes / 2 &&
+          depots_[cache.stream]->put_runs(own, blocks)) {
+        depot_run_bytes_ += own.bytes();
+      } else {
+        flush(own, cache.stream);
+      }
+    }
+  }
+  tiers_.put_run(id, tickets_of(cache.stream));
+}
+
 GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
   ThreadCache& cache = *internal::hot_slot.cache;
   bool is_close_due = false;
@@ -185,47 +214,14 @@ void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t 
   put_shared(BlockRef::from_code(code), cache.stream);
 }
 
-void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id, std::uint32_t units) {
-  Run* const blocks = tiers_.directory().runs();
-  // A small block that was served as a run has no bin where it would be looked for.
-  if (units > internal::kUnitsPerChunk) {
-    set_run_limit(cache);
-    const bool could_fit = units * internal::kUnitBytes <= cache.runs.limit_bytes();
-    while (could_fit) {
-      if (cache.runs.put(id, units, blocks)) return;
-      const RunChain other = cache.runs.evict_other(units, blocks);
-      if (other.head != 0) {
-        flush(other, cache.stream);
-        continue;
-      }
-      // The cache is full of this size alone: somebody else allocates it, or nobody does.
-      const RunChain own = cache.runs.take_older_half(units, blocks);
-      if (own.head == 0) break;
-      if (own.blocks <= BlockWord::kMaxChain &&
-          depot_run_bytes_ + own.bytes() <= options_.cache_large_bytes / 2 &&
-          depots_[cache.stream]->put_runs(own, blocks)) {
-        depot_run_bytes_ += own.bytes();
-      } else {
-        flush(own, cache.stream);
-      }
-    }
-  }
-  tiers_.put_run(id, tickets_of(cache.stream));
-}
-
 void Pool::Impl::update_run_share() {
   run_share_bytes_ = options_.cache_large_bytes / std::max<std::uint64_t>(run_caches_, 1);
 }
 
-void Pool::Impl::set_run_limit(ThreadCache& cache) {
-  // What the device may have in caches is shared by the caches that hold any runs. One that holds
-  // more than its new share keeps it until it is used, aged or claimed.
-  if (!cache.may_hold_runs) {
-    cache.may_hold_runs = true;
-    ++run_caches_;
-    update_run_share();
-  }
-  cache.runs.set_limit(run_share_bytes_);
+void Pool::Impl::add_run_cache(ThreadCache& cache) {
+  cache.may_hold_runs = true;
+  ++run_caches_;
+  update_run_share();
 }
 
 }  // namespace gpupool

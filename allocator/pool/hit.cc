@@ -284,6 +284,7 @@ bool Pool::Impl::put_thoroughly(void* pointer, std::size_t bytes) {
   } else if (const internal::RunId id = BlockDirectory::run_of(entry);
              id != 0 && address % kUnitBytes == 0) {
     outcome = put_run_at_hand(hot, unit, id, bytes);
+    if (outcome == Outcome::left_over) return finish_run_free(id);
   }
   return outcome == Outcome::done ||
          (outcome != Outcome::refused && finish_free(outcome, pointer, bytes, nullptr));

@@ -35,14 +35,13 @@ void Pool::Impl::note_step_locked(ThreadRecord* record) {
   arm(record != nullptr ? *record : *orphan_);
 }
 
-std::uint64_t Pool::Impl::recent_peak() const {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.highest_live_bytes(), 0));
-}
-
-void Pool::Impl::fold_peaks() {
-  const std::uint64_t peak = recent_peak();
+std::uint64_t Pool::Impl::fold_peaks() {
+  const internal::ThreadCaches::LiveBytes live = caches_.live_bytes();
+  // Seen from outside, a block that one thread allocates and another frees may be less than none.
+  const auto peak = static_cast<std::uint64_t>(std::max<std::int64_t>(live.highest, 0));
   counted_.peak_requested_bytes = std::max(counted_.peak_requested_bytes, peak);
   peak_window_.note_requested(peak);
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(live.now, 0));
 }
 
 void Pool::Impl::arm(ThreadRecord& record) {

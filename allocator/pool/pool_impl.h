@@ -231,7 +231,13 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
-  void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_) {
+    // What the device may have in caches is shared by the caches that hold any runs. One that holds
+    // more than its new share keeps it until it is used, aged or claimed.
+    if (!cache.may_hold_runs) add_run_cache(cache);
+    cache.runs.set_limit(run_share_bytes_);
+  }
+  void add_run_cache(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_share() GPUPOOL_REQUIRES(mu_);
 
   // draining.cc
@@ -266,9 +272,9 @@ class Pool::Impl {
   /// A shard's live bytes have moved by a step.
   void note_step(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
   void note_step_locked(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
-  /// The most that was requested at once since the last look, as far as the shards tell.
-  std::uint64_t recent_peak() const GPUPOOL_REQUIRES(mu_);
-  void fold_peaks() GPUPOOL_REQUIRES(mu_);
+  /// Notes the most that was requested at once since the last look, as far as the shards tell;
+  /// gives what is live now.
+  std::uint64_t fold_peaks() GPUPOOL_REQUIRES(mu_);
   void arm(internal::ThreadRecord& record) GPUPOOL_REQUIRES(mu_);
   void arm_all() GPUPOOL_REQUIRES(mu_);
   void rearm_lone_shard() GPUPOOL_REQUIRES(mu_);

@@ -96,8 +96,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     age_caches(now);
     // Where another thread is at it, that is as good.
     report.completed_epochs = pause_to_complete_work(Patience::none).value_or(0);
-    fold_peaks();
-    const auto live = static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
+    const std::uint64_t live = fold_peaks();
     peak_window_.roll(now, {live, held_bytes()});
     rearm_lone_shard();
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
@@ -273,10 +272,9 @@ Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
 
 void Pool::Impl::reset_peaks() {
   MutexLock lock(mu_);
-  fold_peaks();
+  const std::uint64_t live = fold_peaks();
   rearm_lone_shard();
-  counted_.peak_requested_bytes =
-      static_cast<std::uint64_t>(std::max<std::int64_t>(caches_.live_bytes(), 0));
+  counted_.peak_requested_bytes = live;
   counted_.peak_held_bytes = held_bytes();
   counted_.largest_free_block_at_peak_held_bytes =
       tiers_.runs().largest_ready_units() * internal::kUnitBytes;
