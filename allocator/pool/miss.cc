@@ -11,7 +11,7 @@ using internal::MutexLock;
 using internal::Reach;
 
 GPUPOOL_INLINE internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache,
-                                                          std::uint32_t units) {
+                                                           std::uint32_t units) {
   if (depots_[cache.stream]->may_have_runs(units)) {
     if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
   }

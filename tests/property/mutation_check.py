@@ -145,7 +145,7 @@ MUTATIONS = (
              "    tiers_.put(block, tickets);\n", "    tiers_.put(block, TicketSet());\n", (),
              "PoolCacheTest.WhatWasClaimed*", "pool"),
     Mutation("runs leave caches without tickets", "pool/draining.cc",
-             "    tiers_.put({id, 0, 0}, tickets);\n", "    tiers_.put({id, 0, 0}, TicketSet());\n"),
+             "    tiers_.put_run(id, tickets);\n", "    tiers_.put_run(id, TicketSet());\n"),
     Mutation("a stream ends, and a block that is on its way has no ticket", "pool/draining.cc",
              "    if (cache.has_left_over.get()) cache.last_ticket = streams_.ticket(stream);\n", "",
              (), "CacheRacesTest.AStreamEnds*", "stress"),
@@ -166,8 +166,8 @@ MUTATIONS = (
              "SnapshotsTest.NorIsLess*", "stress",
              (("#include <array>\n", "#include <sched.h>\n\n#include <array>\n"),)),
     Mutation("a lone shard counts twice for the peak", "cache/thread_caches.cc",
-             "    highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;\n",
-             "    highest += counters.live() - live + std::max(live, counters.high.get());\n", (),
+             "    sum.highest += counters.is_alone.get() ? std::max(live, counters.high.get()) : live;\n",
+             "    sum.highest += counters.live() - live + std::max(live, counters.high.get());\n", (),
              "SnapshotsTest.ALone*", "stress"),
 )
 
