@@ -110,9 +110,11 @@ struct alignas(64) ThreadCounters {
   }
   bool count_run(std::uint64_t bytes, std::uint64_t block_bytes) noexcept {
     if constexpr (!kHasStatistics) return false;
-    large_allocations[log2_up(bytes)].add(1);
+    Relaxed<std::uint64_t>& allocations = large_allocations[log2_up(bytes)];
+    const std::uint64_t count = allocations.get() + 1;
+    allocations.set(count);
     run_bytes_out.add(block_bytes);
-    return count_allocated(bytes);
+    return count_allocated(bytes) || count % kSampleEvery == 0;
   }
   bool count_small_free(std::uint32_t bin, std::uint64_t bytes) noexcept {
     if constexpr (!kHasStatistics) return false;
@@ -170,7 +172,7 @@ struct alignas(64) ThreadCounters {
   }
   static std::size_t log2_up(std::uint64_t bytes) noexcept {
     // The bit that is set spares the question whether there is any.
-    return static_cast<std::size_t>(std::bit_width((bytes - 1) | 1));
+    return std::size_t{63} - static_cast<unsigned>(std::countl_zero((bytes - 1) | 1)) + 1;
   }
   bool count_allocated(std::uint64_t bytes) noexcept {
     const std::uint64_t allocated = allocated_bytes.get() + bytes;

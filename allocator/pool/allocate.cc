@@ -29,23 +29,24 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
   if (!was_asked && record != nullptr && is_plain(request) && has_at_hand(*record, stream)) {
     const Tag tag = request.tag == kCurrentTag ? hot.tag : request.tag;
     if (void* const block = take_thoroughly(request.bytes, tag, is_timed)) return block;
-    if (tag == hot.tag) {
+    // One that is to be timed goes the way where a clock is at hand.
+    if (tag == hot.tag && !is_timed) {
       return request.bytes > internal::kChunkBytes ? miss_run(request.bytes, stream)
                                                    : miss_small(request.bytes, stream);
     }
   }
-  return allocate_shared(request, stream, record);
+  return allocate_shared(request, stream, record, is_timed);
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
                                           internal::StreamState* stream,
-                                          internal::ThreadRecord* record) {
+                                          internal::ThreadRecord* record, bool is_timed) {
   const bool is_itself = is_still_itself(stream);
   Shape shape;
   {
     MutexLock lock(mu_);
     ++shared_requests_;
-    const bool is_timed = shared_requests_ % internal::ThreadCounters::kSampleEvery == 0;
+    is_timed = is_timed || shared_requests_ % internal::ThreadCounters::kSampleEvery == 0;
     const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
     if (!is_itself || !streams_.is_known(stream)) return refuse_stream(request, stream);
     if (const auto fault = find_fault(request)) return fail(request, MissReason::size, *fault);

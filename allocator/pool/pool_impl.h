@@ -166,7 +166,7 @@ class Pool::Impl {
   /// Beyond any device, and safe to round and to count in units of 4 KiB.
   static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
   Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
-                                internal::ThreadRecord* record);
+                                internal::ThreadRecord* record, bool is_timed);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, const internal::StreamState* stream,
                        internal::Reach reach) GPUPOOL_REQUIRES(mu_);

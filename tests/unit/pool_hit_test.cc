@@ -225,6 +225,14 @@ TEST_F(PoolHitTest, HitsAreTimedNowAndThen) {
   EXPECT_GE(samples(Tier::cache), 14u);
 }
 
+TEST_F(PoolHitTest, SoAreLargeOnesAndWhatTheCacheDoesNotHave) {
+  for (int i = 0; i < 10'241; ++i) free(allocate(kMiB));
+  EXPECT_EQ(samples(Tier::cache), 10u);
+  constexpr std::uint64_t kTooLarge = 64 * kMiB;  // for any cache
+  for (int i = 0; i < 10'241; ++i) free(allocate(kTooLarge));
+  EXPECT_GE(samples(Tier::run), 10u);
+}
+
 TEST_F(PoolHitTest, TheFirstFreeOfAThreadTakesNothingFromTheHeap) {
   for (const std::uint64_t bytes : kSizes) {
     std::vector<void*> blocks;
