@@ -139,6 +139,15 @@ struct alignas(64) ThreadCounters {
     const Pair bytes = read(allocated_bytes, freed_bytes);
     return static_cast<std::int64_t>(bytes.up - bytes.down);
   }
+  /// Marks one step around `live`, which has fallen below the marks. False: somebody else is just
+  /// setting them. By the owner.
+  bool sink(std::int64_t live) noexcept {
+    const std::int64_t before = low.get();
+    const std::int64_t top = high.get();
+    const std::int64_t step = (top - before) / 2;
+    // Others set marks under the pool's lock, for good reason: theirs stay.
+    return low.exchange_if(before, live - step) && high.exchange_if(top, live + step);
+  }
   void count_hit_duration(std::uint64_t ns) noexcept {
     hit_count[duration_bucket(ns)].add(1);
     hit_ns.add(ns);

@@ -78,7 +78,10 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
       take_run_at_hand(internal::hot_slot, bytes, internal::hot_slot.tag, block);
   if (outcome == Outcome::done) [[likely]]
     return block;
-  if (outcome == Outcome::noted) return allocate_noted(block);
+  if (outcome == Outcome::noted) {
+    note_step(*internal::hot_slot.record);
+    return block;
+  }
   return miss_run(bytes, stream);
 }
 

@@ -26,7 +26,7 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::Str
   }
   if (id == 0) return allocate_plain_cold(bytes, stream);
   void* const block = make_run_live(hot, cache, id, bytes, hot.tag);
-  if (is_noted) return allocate_noted(block);
+  if (is_noted) note_step(*hot.record);
   return block;
 }
 
