@@ -5,9 +5,9 @@
 // taken whenever a shard has risen by a step; so the peak is at most (shards * step) wrong. A shard
 // that has fallen by a step only lowers its own mark, so that it is looked at again when it rises:
 // that needs no sum, since what falls makes no peak, and so a thread that mostly frees what others
-// allocated takes no lock for it. The step is 1/256 of the peak divided by the number of shards, so that the
-// error is 0.4 %; but at least 4 MiB, so that a block smaller than that shares nothing between
-// threads: the error of a peak below (shards * 1 GiB) is up to 4 MiB for each shard.
+// allocated takes no lock for it. The step is 1/256 of the peak divided by the number of shards, so
+// that the error is 0.4 %; but at least 4 MiB, so that a block smaller than that shares nothing
+// between threads: the error of a peak below (shards * 1 GiB) is up to 4 MiB for each shard.
 #include <algorithm>
 #include <limits>
 
