@@ -70,6 +70,12 @@ class Magazines {
   std::uint32_t batch(std::uint32_t bin) const noexcept;
   /// Sets a chain behind the one in use. False: there is one already, or no grant for it.
   bool put_chain(std::uint32_t bin, Chain chain);
+  /// What take_chain() would take.
+  Chain next_chain(std::uint32_t bin) const noexcept {
+    const Bin& b = bins_[bin];
+    if (b.full.get() != 0) return {b.full.get(), b.full_blocks.get()};
+    return {b.head.get(), b.blocks.get()};
+  }
   /// Takes the full chain, or the one in use where there is none.
   Chain take_chain(std::uint32_t bin);
   /// The block that would be taken next, as far as another thread can tell; 0: none.

@@ -45,18 +45,57 @@ bool RunBins::put_chain(const RunChain& chain) noexcept {
   return true;
 }
 
-RunChain RunBins::take_older_half(std::uint32_t units, Run* blocks) noexcept {
-  Slot* const slot = find(units);
-  if (slot == nullptr || slot->head.get() == 0) return {};
-  std::uint32_t count = 0;
-  for (std::uint32_t id = slot->head.get(); id != 0; id = blocks[id].record.next.get()) ++count;
-  if (count == 1) return take_all(*slot, blocks);
-  std::uint32_t last_kept = slot->head.get();
-  for (std::uint32_t i = 1; i < count / 2; ++i) last_kept = blocks[last_kept].record.next.get();
-  const RunChain chain{blocks[last_kept].record.next.get(), count - count / 2, units};
-  blocks[last_kept].record.next.set(0);
-  bytes_.add(0 - chain.bytes());
-  return chain;
+std::uint32_t RunBins::room_for(std::uint32_t units) const noexcept {
+  const Slot* const slot = find(units);
+  const std::size_t first = slot_of(units);
+  const bool has_slot = slot != nullptr
+                            ? slot->head.get() == 0
+                            : slots_[first].head.get() == 0 || slots_[first ^ 1].head.get() == 0;
+  if (!has_slot || bytes_.get() > limit_bytes_.get()) return 0;
+  return static_cast<std::uint32_t>((limit_bytes_.get() - bytes_.get()) / (units * kUnitBytes));
+}
+
+RunBatch RunBins::find_older_half(std::uint32_t units, const Run* blocks) const noexcept {
+  RunBatch older;
+  const Slot* const slot = find(units);
+  if (slot == nullptr || slot->head.get() == 0) return older;
+  const auto count = static_cast<std::uint32_t>(bytes_.get() / (units * kUnitBytes));
+  const std::uint32_t moved = count == 1 ? 1 : std::min(count - count / 2, RunBatch::kMost);
+  std::uint32_t left = count;
+  std::uint32_t id = slot->head.get();
+  for (; id != 0 && left > 0; id = blocks[id].record.next.get()) {
+    if (left-- <= moved) older.ids[left] = id;
+  }
+  // As many as there would be if all were of this size.
+  if (id != 0 || left > 0 || bytes_.get() != count * std::uint64_t{units} * kUnitBytes)
+    return older;
+  older.blocks = moved;
+  older.units = units;
+  return older;
+}
+
+void RunBins::cut(const RunBatch& older, Run* blocks) noexcept {
+  Slot& slot = *find(older.units);
+  const auto count = static_cast<std::uint32_t>(bytes_.get() / (older.units * kUnitBytes));
+  if (count == older.blocks) {
+    slot.head.set(0);
+  } else {
+    std::uint32_t last_kept = slot.head.get();
+    for (std::uint32_t i = older.blocks + 1; i < count; ++i) {
+      last_kept = blocks[last_kept].record.next.get();
+    }
+    blocks[last_kept].record.next.set(0);
+  }
+  bytes_.add(0 - older.bytes());
+}
+
+RunChain RunBatch::link(Run* runs) const noexcept {
+  std::uint32_t head = 0;
+  for (std::uint32_t i = 0; i < blocks; ++i) {
+    runs[ids[i]].record.next.set(head);
+    head = ids[i];
+  }
+  return {head, blocks, units};
 }
 
 RunChain RunBins::take_nearest(std::uint32_t units, const Run* blocks) noexcept {

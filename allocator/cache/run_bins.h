@@ -12,6 +12,7 @@
 #ifndef GPUPOOL_CACHE_RUN_BINS_H_
 #define GPUPOOL_CACHE_RUN_BINS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,32 @@ struct RunChain {
   std::uint32_t units = 0;  // of each
 
   std::uint64_t bytes() const noexcept { return std::uint64_t{blocks} * units * kUnitBytes; }
+};
+
+/// The same by their names, for other threads: the oldest first.
+struct RunBatch {
+  static constexpr std::uint32_t kMost = 62;
+
+  std::uint32_t blocks = 0;
+  std::uint32_t units = 0;  // of each
+  std::array<std::uint32_t, kMost> ids;
+
+  RunBatch() noexcept {}  // NOLINT: the names that there are none of stay what they were
+  std::uint64_t bytes() const noexcept { return std::uint64_t{blocks} * units * kUnitBytes; }
+  void copy(const RunBatch& from) noexcept {
+    blocks = from.blocks;
+    units = from.units;
+    std::copy_n(from.ids.begin(), blocks, ids.begin());
+  }
+  /// Into a batch that has none.
+  void move_newest(std::uint32_t most, RunBatch& to) noexcept {
+    to.units = units;
+    to.blocks = std::min(blocks, most);
+    blocks -= to.blocks;
+    std::copy_n(ids.begin() + blocks, to.blocks, to.ids.begin());
+  }
+  /// Links them, the newest first.
+  RunChain link(Run* runs) const noexcept;
 };
 
 class RunBins {
@@ -68,9 +95,16 @@ class RunBins {
 
   /// Sets a chain into the slot of its size. False: beyond the limit, or no empty slot.
   bool put_chain(const RunChain& chain) noexcept;
+  /// How many blocks a chain of that size may have to be set. Requires: there is none of it.
+  std::uint32_t room_for(std::uint32_t units) const noexcept;
+  /// The half of `units` that was put in first, or as many as a batch can have; none where there
+  /// are other sizes, which are to make room first. They stay until they are cut off. Cost:
+  /// O(blocks).
+  RunBatch find_older_half(std::uint32_t units, const Run* blocks) const noexcept;
+  /// Takes out what was found, and nothing else has changed since. Looks at none of its blocks,
+  /// which others may have already.
+  void cut(const RunBatch& older, Run* blocks) noexcept;
   // Each takes out all blocks of one size; an empty chain where there is none.
-  /// The half of `units` that was put in first.
-  RunChain take_older_half(std::uint32_t units, Run* blocks) noexcept;
   /// The size nearest to `units`: the smallest that is at least so large, or else the largest.
   /// Cost: O(slots).
   RunChain take_nearest(std::uint32_t units, const Run* blocks) noexcept;
@@ -116,6 +150,9 @@ class RunBins {
     if (slots_[first].units.get() == units) [[likely]]
       return &slots_[first];
     return slots_[first ^ 1].units.get() == units ? &slots_[first ^ 1] : nullptr;
+  }
+  const Slot* find(std::uint64_t units) const noexcept {
+    return const_cast<RunBins*>(this)->find(units);
   }
   bool put_in_empty_slot(std::uint32_t id, std::uint32_t units, Run* blocks) noexcept;
   RunChain take_all(Slot& slot, const Run* blocks) noexcept;

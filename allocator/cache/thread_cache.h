@@ -23,14 +23,23 @@
 
 namespace gpupool::internal {
 
+class Depot;
+
 struct alignas(64) ThreadCache {
   Claim claim;
   StreamIndex stream = 0;
   std::uint32_t stream_bits = 0;  // the same where it lies in a block's word
   const StreamState* state = nullptr;
+  Depot* depot = nullptr;         // of the stream
   ThreadCache* next = nullptr;    // of the same thread, or unused
   bool is_of_own_stream = false;  // the thread's own default stream
   bool may_hold_runs = false;     // and so has a share of the device's limit; under the pool's lock
+  /// The last miss was served by another thread's frees, and so may the next: worth the depot's
+  /// lock without a look whether anything is there, which would cost as much.
+  bool takes_handed_over = false;
+  /// The last run for which there was no room made some by a hand-over, and so may the next: worth
+  /// a look whether the cache is full of that size alone.
+  bool hands_over = false;
   /// Its thread has taken a block back and found no room for it here: it is on its way to the
   /// shared tiers. Set inside the claim, so that whoever ends the stream meanwhile knows of it, and
   /// leaves the ticket that it needs.

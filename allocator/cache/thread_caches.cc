@@ -65,6 +65,8 @@ ThreadCache* ThreadCaches::open_cache(ThreadRecord& record, const StreamState* s
   cache->state = state;
   cache->is_of_own_stream = state->raw() == per_thread_stream();
   cache->may_hold_runs = false;
+  cache->takes_handed_over = false;
+  cache->hands_over = false;
   cache->has_left_over.set(false);
   cache->runs.start();
   cache->small.start(small_limit_bytes);

@@ -141,10 +141,27 @@ struct alignas(64) ThreadCounters {
     const Pair bytes = read(allocated_bytes, freed_bytes);
     return static_cast<std::int64_t>(bytes.up - bytes.down);
   }
+  /// Of an allocation that was counted just now: whether the next hit is to be timed.
+  bool is_timing_due(std::uint64_t bytes) const noexcept {
+    const std::uint64_t count = bytes > kChunkBytes ? large_allocations[log2_up(bytes)].get()
+                                                    : bins[bin_of(bytes)].allocations.get();
+    return count % kSampleEvery == 0;
+  }
   /// Whether the live bytes have left [low, high]. By the owner.
   bool has_stepped() const noexcept {
     const auto now = static_cast<std::int64_t>(allocated_bytes.get() - freed_bytes.get());
     return now < low.get() || now > high.get();
+  }
+  /// Where the live bytes have fallen below the marks, sets those one step around them. False: they
+  /// have not, or somebody else is just setting them. By the owner.
+  bool sink() noexcept {
+    const auto live = static_cast<std::int64_t>(allocated_bytes.get() - freed_bytes.get());
+    const std::int64_t before = low.get();
+    const std::int64_t top = high.get();
+    if (live >= before) return false;
+    const std::int64_t step = (top - before) / 2;
+    // Others set marks under the pool's lock, for good reason: theirs stay.
+    return low.exchange_if(before, live - step) && high.exchange_if(top, live + step);
   }
   void count_hit_duration(std::uint64_t ns) noexcept {
     hit_count[duration_bucket(ns)].add(1);

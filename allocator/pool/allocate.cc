@@ -140,7 +140,7 @@ bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
   for (const internal::ThreadCache* cache = record.caches; cache != nullptr; cache = cache->next) {
     if (!cache->is_unused()) return false;
   }
-  if (depot_small_bytes_ + depot_run_bytes_ > 0) return false;
+  if (has_handed_over()) return false;
   return !tiers_.runs().has_of_others(stream);
 }
 
@@ -191,7 +191,7 @@ Pool::Impl::BlockRef Pool::Impl::reclaim(const Shape& shape, const internal::Str
   while (flush_nearest_runs(record, index, shape.units_needed()) > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
-  const std::uint64_t moved = flush_own_runs(record) + flush_depots();
+  const std::uint64_t moved = flush_own_runs(record) + flush_depots(false);
   // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
   // may be stuck in the driver, this one goes on without.
   const std::optional<std::uint64_t> completed =

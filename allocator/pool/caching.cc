@@ -9,24 +9,11 @@ namespace gpupool {
 using internal::BlockRecord;
 using internal::BlockWord;
 using internal::Chain;
-using internal::kBinBytes;
 using internal::MutexLock;
 using internal::Run;
+using internal::RunBatch;
 using internal::RunChain;
 using internal::ThreadCache;
-
-namespace {
-
-/// Takes the first block out of a chain.
-template <class C, class Records>
-std::uint32_t pop(C& chain, Records next_of) {
-  const std::uint32_t head = chain.head;
-  chain.head = next_of(head);
-  --chain.blocks;
-  return head;
-}
-
-}  // namespace
 
 // Taking.
 
@@ -47,30 +34,6 @@ Pool::Impl::BlockRef Pool::Impl::take_handed_over(ThreadCache& cache, const Shap
   if (shape.tier == Tier::run) return {take_handed_over_run(cache, shape.units), 0, 0};
   const std::uint32_t code = take_handed_over_small(cache, shape.bin());
   return code == 0 ? BlockRef() : BlockRef::from_code(code);
-}
-
-internal::RunId Pool::Impl::take_handed_over_run(ThreadCache& cache, std::uint32_t units) {
-  Run* const blocks = tiers_.directory().runs();
-  RunChain chain = depots_[cache.stream]->take_runs(units, blocks);
-  if (chain.head == 0) return 0;
-  depot_run_bytes_ -= chain.bytes();
-  const internal::RunId id =
-      pop(chain, [&](std::uint32_t run) { return blocks[run].record.next.get(); });
-  set_run_limit(cache);
-  if (chain.head != 0 && !cache.runs.put_chain(chain)) flush(chain, cache.stream);
-  return id;
-}
-
-std::uint32_t Pool::Impl::take_handed_over_small(ThreadCache& cache, std::uint32_t bin) {
-  BlockRecord* const records = tiers_.directory().records();
-  Chain chain = depots_[cache.stream]->take(bin, records);
-  if (chain.head == 0) return 0;
-  depot_small_bytes_ -= std::uint64_t{chain.blocks} * kBinBytes[bin];
-  const std::uint32_t code =
-      pop(chain, [&](std::uint32_t block) { return records[block].next.get(); });
-  cache.small.grow(bin);
-  if (chain.head != 0 && !cache.small.put_chain(bin, chain)) flush(chain, cache.stream);
-  return code;
 }
 
 void Pool::Impl::refill(ThreadCache& cache, std::uint32_t bin) {
@@ -112,15 +75,12 @@ GPUPOOL_INLINE void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id,
         continue;
       }
       // The cache is full of this size alone: somebody else allocates it, or nobody does.
-      const RunChain own = cache.runs.take_older_half(units, blocks);
-      if (own.head == 0) break;
-      if (own.blocks <= BlockWord::kMaxChain &&
-          depot_run_bytes_ + own.bytes() <= options_.cache_large_bytes / 2 &&
-          depots_[cache.stream]->put_runs(own, blocks)) {
-        depot_run_bytes_ += own.bytes();
-      } else {
-        flush(own, cache.stream);
-      }
+      const RunBatch own = cache.runs.find_older_half(units, blocks);
+      if (own.blocks == 0) break;
+      cache.hands_over =
+          hand_over_runs(cache, own) || (collect_idle_quota() > 0 && hand_over_runs(cache, own));
+      cache.runs.cut(own, blocks);
+      if (!cache.hands_over) flush(own.link(blocks), cache.stream);
     }
   }
   tiers_.put_run(id, tickets_of(cache.stream));
@@ -128,6 +88,10 @@ GPUPOOL_INLINE void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id,
 
 GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
   ThreadCache& cache = *internal::hot_slot.cache;
+  if (cache.hands_over && put_run_handing_over(cache, id)) {
+    note_step(*internal::hot_slot.record);
+    return true;
+  }
   bool is_close_due = false;
   {
     MutexLock lock(mu_);
@@ -151,8 +115,10 @@ void Pool::Impl::put_left_over(DeviceAddress address) {
   const BlockRef block = tiers_.directory().find(unit, address % internal::kUnitBytes);
   if (!block.is_run() && cache.claim.enter()) {
     const std::uint32_t bin = tiers_.record(block).load().bin();
-    const bool is_put = cache.small.make_room(bin) &&
-                        cache.small.put(bin, block.code(), tiers_.directory().records());
+    const bool has_room =
+        cache.small.make_room(bin) || (!cache.is_of_own_stream && hand_over_small(cache, bin));
+    const bool is_put =
+        has_room && cache.small.put(bin, block.code(), tiers_.directory().records());
     if (is_put) cache.has_left_over.set(false);
     cache.claim.leave();
     if (is_put) return;
@@ -199,23 +165,16 @@ void Pool::Impl::put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t 
   const auto put = [&] { return cache.small.put(bin, code, records); };
   if (put() || (cache.small.make_room(bin) && put())) return;
   // A whole chain goes, to whoever allocates what this thread frees.
-  const Chain chain = cache.small.take_chain(bin);
-  if (chain.head != 0) {
-    internal::Depot& depot = *depots_[cache.stream];
-    const std::uint64_t bytes = std::uint64_t{chain.blocks} * kBinBytes[bin];
-    if (depot.small_bytes() + bytes <= options_.cache_small_bytes) {
-      depot.put(bin, chain, records);
-      depot_small_bytes_ += bytes;
-    } else {
-      flush(chain, cache.stream);
-    }
-    if (put() || (cache.small.make_room(bin) && put())) return;
+  if (!hand_over_small(cache, bin)) {
+    const Chain chain = cache.small.take_chain(bin);
+    if (chain.head != 0) flush(chain, cache.stream);
   }
+  if (put() || (cache.small.make_room(bin) && put())) return;
   put_shared(BlockRef::from_code(code), cache.stream);
 }
 
 void Pool::Impl::update_run_share() {
-  run_share_bytes_ = options_.cache_large_bytes / std::max<std::uint64_t>(run_caches_, 1);
+  run_share_bytes_.set(options_.cache_large_bytes / std::max<std::uint64_t>(run_caches_, 1));
 }
 
 void Pool::Impl::add_run_cache(ThreadCache& cache) {

@@ -1,6 +1,7 @@
 // Emptying caches into the shared tiers: the calling thread's own, other threads' by claiming them,
 // and what nobody has used for a while.
 #include <algorithm>
+#include <mutex>
 
 #include "base/check.h"
 #include "pool/pool_impl.h"
@@ -91,24 +92,35 @@ std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
   return moved;
 }
 
-std::uint64_t Pool::Impl::flush_depot(StreamIndex stream) {
+std::uint64_t Pool::Impl::flush_depot(StreamIndex stream, bool must_have_it) {
   internal::Depot& depot = *depots_[stream];
+  if (must_have_it) {
+    depot.lock().lock();
+  } else if (!depot.lock().lock_briefly()) {
+    return 0;
+  }
+  const std::lock_guard lock(depot.lock(), std::adopt_lock);
   std::uint64_t moved = 0;
-  depot_small_bytes_ -= depot.small_bytes();
+  depot_small_bytes_.fetch_sub(depot.small_bytes(), std::memory_order_relaxed);
   while (depot.small_bytes() > 0) {
     moved += flush(depot.take(depot.any_bin(), tiers_.directory().records()), stream);
   }
-  depot_run_bytes_ -= depot.run_bytes();
   while (depot.run_bytes() > 0) {
-    moved += flush(depot.take_any_runs(tiers_.directory().runs()), stream);
+    moved += flush(depot.take_any_runs().link(tiers_.directory().runs()), stream);
   }
+  depot_run_quota_.fetch_sub(depot.take_idle_quota(), std::memory_order_relaxed);
   return moved;
 }
 
-std::uint64_t Pool::Impl::flush_depots() {
+bool Pool::Impl::has_handed_over() const {
+  return depot_bytes() > 0 && std::any_of(depots_.begin(), depots_.end(),
+                                          [](const auto& depot) { return depot->bytes() > 0; });
+}
+
+std::uint64_t Pool::Impl::flush_depots(bool must_have_all) {
   std::uint64_t moved = 0;
-  for (StreamIndex i = 0; i < depots_.size() && depot_small_bytes_ + depot_run_bytes_ > 0; ++i) {
-    if (depots_[i]->bytes() > 0) moved += flush_depot(i);
+  for (StreamIndex i = 0; i < depots_.size() && depot_bytes() > 0; ++i) {
+    moved += flush_depot(i, must_have_all);
   }
   return moved;
 }
@@ -149,7 +161,7 @@ std::uint64_t Pool::Impl::flush_others(const ThreadRecord* record, bool must_hav
 std::uint64_t Pool::Impl::drain_all(bool must_have_all) {
   ThreadRecord* const record = find_own_record();
   std::uint64_t moved = flush_own(record);
-  moved += flush_depots();
+  moved += flush_depots(must_have_all);
   moved += flush_others(record, must_have_all);
   if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
   return moved;
@@ -169,7 +181,7 @@ void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
       if (cache->stream == stream && !cache->claim.has_ended()) end(*cache);
     }
   }
-  flush_depot(stream);
+  flush_depot(stream, true);
 }
 
 void Pool::Impl::restart_aging() {
@@ -220,7 +232,11 @@ void Pool::Impl::age_caches(std::uint64_t now_ns) {
     }
   }
   for (StreamIndex i = 0; i < depots_.size(); ++i) {
-    if (!depots_[i]->was_touched()) flush_depot(i);
+    internal::Depot& depot = *depots_[i];
+    if (!depot.lock().lock_briefly()) continue;  // somebody uses it
+    const bool is_old_depot = !depot.was_touched();
+    depot.lock().unlock();
+    if (is_old_depot) flush_depot(i, false);
   }
 }
 

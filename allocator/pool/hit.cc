@@ -67,7 +67,7 @@ Result<void*> Pool::allocate(std::size_t bytes, StreamRef stream) {
   const auto outcome = impl.take_small<false>(hot, bytes, hot.tag, block);
   if (outcome == Impl::Outcome::done) [[likely]]
     return block;
-  if (outcome == Impl::Outcome::noted) return impl.allocate_noted(block);
+  if (outcome == Impl::Outcome::noted) return impl.allocate_noted(block, bytes);
   return impl.miss_small(bytes, stream.state());
 }
 
@@ -78,7 +78,7 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_large(std::size_t bytes,
       take_run_at_hand(internal::hot_slot, bytes, internal::hot_slot.tag, block);
   if (outcome == Outcome::done) [[likely]]
     return block;
-  if (outcome == Outcome::noted) return allocate_noted(block);
+  if (outcome == Outcome::noted) return allocate_noted(block, bytes);
   return miss_run(bytes, stream);
 }
 
@@ -90,11 +90,14 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_plain_cold(std::size_t bytes,
   return allocate_cold(request, stream, hot.pool == serial_ && hot.stream == stream);
 }
 
-GPUPOOL_COLD Result<void*> Pool::Impl::allocate_noted(void* block) {
-  // The next allocation misses what is at hand, and so is timed.
-  internal::hot_slot.pool = 0;
-  internal::hot_slot.is_timing_due = true;
-  note_step(*internal::hot_slot.record);
+GPUPOOL_COLD Result<void*> Pool::Impl::allocate_noted(void* block, std::size_t bytes) {
+  internal::HotSlot& hot = internal::hot_slot;
+  if (hot.record->counters.is_timing_due(bytes)) {
+    // The next allocation misses what is at hand, and so is timed.
+    hot.pool = 0;
+    hot.is_timing_due = true;
+  }
+  note_step(*hot.record);
   return block;
 }
 

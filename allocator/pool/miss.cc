@@ -12,7 +12,7 @@ using internal::Reach;
 
 GPUPOOL_INLINE internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache,
                                                            std::uint32_t units) {
-  if (depots_[cache.stream]->may_have_runs(units)) {
+  if (cache.depot->may_have_runs(units)) {
     if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
   }
   BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
@@ -34,7 +34,13 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::Str
       static_cast<std::uint32_t>((bytes + internal::kUnitBytes - 1) / internal::kUnitBytes);
   internal::RunId id = 0;
   bool is_noted = false;
-  {
+  // What another thread has handed over.
+  if (cache.takes_handed_over && cache.claim.enter()) {
+    id = take_run_quickly(cache, units);
+    cache.claim.leave();
+    if (id != 0) is_noted = hot.record->counters.count_run(bytes, units * internal::kUnitBytes);
+  }
+  if (id == 0) {
     MutexLock lock(mu_);
     // A stream that has ended has no cache that is open.
     if (!cache.claim.has_ended()) id = take_run_shared(cache, units);
@@ -42,7 +48,7 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::Str
   }
   if (id == 0) return allocate_plain_cold(bytes, stream);
   void* const block = make_run_live(hot, cache, id, bytes, hot.tag);
-  if (is_noted) return allocate_noted(block);
+  if (is_noted) return allocate_noted(block, bytes);
   return block;
 }
 
@@ -53,9 +59,10 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
   const std::uint32_t bin = internal::bin_of(bytes);
   std::uint32_t code = 0;
   bool is_noted = false;
-  // The chain behind the one in use.
+  // The chain behind the one in use, or what another thread has handed over.
   if (cache.claim.enter()) {
     code = cache.small.take(bin, tiers_.directory().records());
+    if (code == 0) code = take_small_quickly(cache, bin);
     cache.claim.leave();
     if (code != 0) is_noted = hot.record->counters.count_small(bin, bytes);
   }
@@ -67,14 +74,12 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
   if (code == 0) return allocate_plain_cold(bytes, stream);
   void* const block =
       make_small_live(hot, cache, tiers_.directory().records(), code, bin, bytes, hot.tag);
-  if (is_noted) return allocate_noted(block);
+  if (is_noted) return allocate_noted(block, bytes);
   return block;
 }
 
 std::uint32_t Pool::Impl::take_small_shared(internal::ThreadCache& cache, std::uint32_t bin) {
-  if (depots_[cache.stream]->head(bin) != 0) {
-    if (const std::uint32_t code = take_handed_over_small(cache, bin); code != 0) return code;
-  }
+  if (const std::uint32_t code = take_handed_over_small(cache, bin); code != 0) return code;
   const BlockRef block = tiers_.take_bin(bin, cache.stream, Reach::before_end);
   if (!block.exists()) return 0;
   const Tier tier = internal::is_slot_bin(bin) ? Tier::size_class : Tier::buddy;

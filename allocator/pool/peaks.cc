@@ -2,10 +2,12 @@
 //
 // Note [Peak of several shards]
 // One shard: its thread keeps the highest value itself, and the peak is exact. More: the sum is
-// taken whenever a shard has moved by a step, up or down, since it last was; so the peak is at most
-// (shards * step) wrong. The step is 1/256 of the peak divided by the number of shards, so that the
-// error is 0.4 %; but at least 4 MiB, so that a block smaller than that shares nothing between
-// threads: the error of a peak below (shards * 1 GiB) is up to 4 MiB for each shard.
+// taken whenever a shard has risen by a step; so the peak is at most (shards * step) wrong. A shard
+// that has fallen by a step only lowers its own mark, so that it is looked at again when it rises:
+// that needs no sum, since what falls makes no peak, and so a thread that mostly frees what others
+// allocated takes no lock for it. The step is 1/256 of the peak divided by the number of shards, so
+// that the error is 0.4 %; but at least 4 MiB, so that a block smaller than that shares nothing
+// between threads: the error of a peak below (shards * 1 GiB) is up to 4 MiB for each shard.
 #include <algorithm>
 #include <limits>
 
@@ -25,7 +27,7 @@ constexpr std::uint64_t kStepsInPeak = 256;
 
 void Pool::Impl::note_step(ThreadRecord& record) {
   // Most looks are for another reason, or were made already.
-  if (!record.counters.has_stepped()) return;
+  if (!record.counters.has_stepped() || record.counters.sink()) return;
   MutexLock lock(mu_);
   note_step_locked(&record);
 }

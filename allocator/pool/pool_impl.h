@@ -12,11 +12,12 @@
 //               serves. No driver call is made under it.
 //
 // Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, threads.cc,
-// caching.cc, draining.cc, completion.cc, upkeep.cc, peaks.cc, report.cc.
+// caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -113,7 +114,7 @@ class Pool::Impl {
                           std::size_t bytes);
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
-  Result<void*> allocate_noted(void* block);
+  Result<void*> allocate_noted(void* block, std::size_t bytes);
   bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
   bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t granule);
   bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
@@ -225,20 +226,38 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
-  internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
-      GPUPOOL_REQUIRES(mu_);
-  std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
-      GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_) {
     // What the device may have in caches is shared by the caches that hold any runs. One that holds
     // more than its new share keeps it until it is used, aged or claimed.
     if (!cache.may_hold_runs) add_run_cache(cache);
-    cache.runs.set_limit(run_share_bytes_);
+    cache.runs.set_limit(run_share_bytes_.get());
   }
   void add_run_cache(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_share() GPUPOOL_REQUIRES(mu_);
+
+  // hand_over.cc: each by the owner, inside its claim or under mu_
+  /// Hands over the chain that take_chain() would take. False: nothing has changed.
+  bool hand_over_small(internal::ThreadCache& cache, std::uint32_t bin);
+  /// The batch is still to be cut off its cache where it was handed over.
+  bool hand_over_runs(internal::ThreadCache& cache, const internal::RunBatch& batch);
+  /// Takes back what depots may have and do not; returns how much that is.
+  std::uint64_t collect_idle_quota() GPUPOOL_REQUIRES(mu_);
+  /// A run that its holder has given back: whether the cache has it, after half of what was there
+  /// has gone on. Enters the claim.
+  bool put_run_handing_over(internal::ThreadCache& cache, internal::RunId id) GPUPOOL_EXCLUDES(mu_);
+  internal::RunBatch take_batch(internal::ThreadCache& cache, std::uint32_t units,
+                                std::uint32_t most);
+  /// As much of a batch as the cache has room for.
+  internal::RunId take_run_quickly(internal::ThreadCache& cache, std::uint32_t units);
+  /// A whole batch; what the cache has no room for goes to the tiers.
+  internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+  // The same of a chain of small blocks, but that it is the whole chain or nothing.
+  std::uint32_t take_small_quickly(internal::ThreadCache& cache, std::uint32_t bin);
+  std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
+      GPUPOOL_REQUIRES(mu_);
 
   // draining.cc
   // Each flush gives blocks to the shared tiers and returns their bytes.
@@ -251,8 +270,16 @@ class Pool::Impl {
   std::uint64_t flush_own_runs(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_bin(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_depot(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
+  // `must_have_it`, `must_have_all`: waits for a thread that was stopped while it had the lock.
+  std::uint64_t flush_depot(StreamIndex stream, bool must_have_it) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_depots(bool must_have_all) GPUPOOL_REQUIRES(mu_);
+  /// Whether any depot has anything.
+  bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
+  /// Perhaps more than there are; 0 only where there are none.
+  std::uint64_t depot_bytes() const noexcept {
+    return depot_small_bytes_.load(std::memory_order_relaxed) +
+           depot_run_quota_.load(std::memory_order_relaxed);
+  }
   std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// The caches of all threads but `record`'s that `is_meant`; `must_have_all` waits for owners
   /// that the scheduler has stopped inside.
@@ -449,19 +476,21 @@ class Pool::Impl {
   bool is_orphan_used_ GPUPOOL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<internal::Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
   std::vector<internal::ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
-  std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;       // that may hold runs
-  std::uint64_t run_share_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of each
-  std::uint64_t depot_small_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;
-  std::uint64_t depot_run_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // of all depots
+  std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;  // that may hold runs
+  internal::Relaxed<std::uint64_t> run_share_bytes_;      // of each; written under mu_
   internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
   std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);
   // Its structures are guarded by mu_; its driver calls run under growth_mu_ alone.
   std::unique_ptr<internal::Arena> arena_;
   std::uint64_t limit_bytes_ = 0;
 
+  // Of all depots; of runs what they may have. Changed without mu_.
+  alignas(64) std::atomic<std::uint64_t> depot_run_quota_{0};
+  std::atomic<std::uint64_t> depot_small_bytes_{0};
+
   // Books. The fields of `counted_` that are not named in report.cc are its own; the rest of
   // StatsV1 is filled when it is asked for.
-  StatsV1 counted_ GPUPOOL_GUARDED_BY(mu_);
+  alignas(64) StatsV1 counted_ GPUPOOL_GUARDED_BY(mu_);
   FailureReport last_failure_ GPUPOOL_GUARDED_BY(mu_);
   internal::PeakWindow peak_window_ GPUPOOL_GUARDED_BY(mu_);
   std::uint64_t shared_requests_ GPUPOOL_GUARDED_BY(mu_) = 0;

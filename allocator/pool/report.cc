@@ -342,12 +342,15 @@ void Pool::Impl::check_invariants() const {
                                         stats.free_bytes);
   GPUPOOL_CHECK(stats.requests == stats.hits + stats.misses);
   std::uint64_t depot_small_bytes = 0;
-  std::uint64_t depot_run_bytes = 0;
+  std::uint64_t depot_run_quota = 0;
   for (const auto& depot : depots_) {
     depot_small_bytes += depot->small_bytes();
-    depot_run_bytes += depot->run_bytes();
+    depot_run_quota += depot->run_quota();
+    GPUPOOL_CHECK(depot->run_bytes() <= depot->run_quota());
   }
-  GPUPOOL_CHECK(depot_small_bytes == depot_small_bytes_ && depot_run_bytes == depot_run_bytes_);
+  GPUPOOL_CHECK(depot_small_bytes == depot_small_bytes_.load(std::memory_order_relaxed));
+  GPUPOOL_CHECK(depot_run_quota == depot_run_quota_.load(std::memory_order_relaxed));
+  GPUPOOL_CHECK(depot_run_quota <= options_.cache_large_bytes / 2);
   GPUPOOL_CHECK(stats.held_bytes <= stats.limit_bytes);
 }
 

@@ -129,6 +129,7 @@ ThreadCache* Pool::Impl::open_cache(ThreadRecord* record, const internal::Stream
     internal::hot_slot.pool = 0;
     cache = caches_.open_cache(*record, stream, stream->index(), options_.cache_small_bytes);
     if (cache == nullptr) return nullptr;
+    cache->depot = depots_[stream->index()].get();
   }
   switch_to(*record, stream);
   return cache;

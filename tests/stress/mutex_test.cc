@@ -108,5 +108,28 @@ TEST(MutexTest, HandsBetweenTwoThatSleepEachTime) {
   EXPECT_GT(turns, 20u);
 }
 
+// Nobody is served in order; but a thread that takes the lock again at once, all the time, keeps
+// nobody out for long.
+TEST(MutexTest, OneThatIsGreedyStarvesNobody) {
+  Mutex mutex;
+  std::atomic<bool> is_over{false};
+  std::atomic<std::uint64_t> greedy_turns{0};
+  std::thread greedy([&] {
+    while (!is_over) {
+      const MutexLock lock(mutex);
+      ++greedy_turns;
+    }
+  });
+  while (greedy_turns == 0) std::this_thread::yield();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  int turns = 0;
+  for (; turns < 200 && std::chrono::steady_clock::now() < end; ++turns) {
+    const MutexLock lock(mutex);
+  }
+  is_over = true;
+  greedy.join();
+  EXPECT_EQ(turns, 200);
+}
+
 }  // namespace
 }  // namespace gpupool::internal

@@ -23,15 +23,15 @@ class DepotTest : public testing::Test {
     }
     return chain;
   }
-  RunChain make_runs(std::uint32_t units, std::uint32_t blocks) {
-    RunChain chain{0, blocks, units};
-    for (std::uint32_t i = 0; i < blocks; ++i) {
-      const std::uint32_t id = ++last_;
-      runs_[id].record.store(BlockWord::cached(BlockWord::kNoBin, 3));
-      runs_[id].record.next.set(chain.head);
-      chain.head = id;
-    }
-    return chain;
+  RunBatch make_runs(std::uint32_t units, std::uint32_t blocks) {
+    RunBatch batch;
+    batch.units = units;
+    batch.blocks = blocks;
+    for (std::uint32_t i = 0; i < blocks; ++i) batch.ids[i] = ++last_;
+    return batch;
+  }
+  static std::vector<std::uint32_t> ids_of(const RunBatch& batch) {
+    return {batch.ids.begin(), batch.ids.begin() + batch.blocks};
   }
   template <class C, class R>
   static std::uint32_t length(const C& chain, R next_of) {
@@ -41,9 +41,6 @@ class DepotTest : public testing::Test {
   }
   std::uint32_t length(const Chain& chain) const {
     return length(chain, [this](std::uint32_t code) { return records_[code].next.get(); });
-  }
-  std::uint32_t length(const RunChain& chain) const {
-    return length(chain, [this](std::uint32_t id) { return runs_[id].record.next.get(); });
   }
 
   std::vector<BlockRecord> records_;
@@ -104,44 +101,77 @@ TEST_F(DepotTest, AnyBinIsOneThatHasAChain) {
   for (std::uint32_t bin = 0; bin < kBinCount; ++bin) EXPECT_EQ(depot_.head(bin), 0u);
 }
 
-TEST_F(DepotTest, RunsOfSixteenSizesWithAnyNumberOfChains) {
+TEST_F(DepotTest, SixteenBatchesOfRunsWhateverTheirSizes) {
+  std::vector<std::vector<std::uint32_t>> ids(56);
   for (std::uint32_t units = 40; units < 56; ++units) {
-    EXPECT_TRUE(depot_.put_runs(make_runs(units, 2), runs_.data()));
-    EXPECT_TRUE(depot_.put_runs(make_runs(units, BlockWord::kMaxChain), runs_.data()));
+    const RunBatch batch = make_runs(units, units % 2 == 0 ? 2 : RunBatch::kMost);
+    ids[units] = ids_of(batch);
+    EXPECT_TRUE(depot_.put_runs(batch));
   }
   const std::uint64_t bytes = depot_.run_bytes();
-  EXPECT_FALSE(depot_.put_runs(make_runs(56, 1), runs_.data()));
+  EXPECT_FALSE(depot_.put_runs(make_runs(56, 1)));
   EXPECT_EQ(depot_.run_bytes(), bytes);
-  EXPECT_EQ(depot_.take_runs(56, runs_.data()).head, 0u);
+  EXPECT_EQ(depot_.take_runs(56, RunBatch::kMost).blocks, 0u);
   for (std::uint32_t units = 40; units < 56; ++units) {
     ASSERT_TRUE(depot_.may_have_runs(units));
-    RunChain chain = depot_.take_runs(units, runs_.data());
-    EXPECT_EQ(chain.blocks, BlockWord::kMaxChain);
-    EXPECT_EQ(chain.units, units);
-    EXPECT_EQ(length(chain), chain.blocks);
-    ASSERT_TRUE(depot_.may_have_runs(units));
-    chain = depot_.take_runs(units, runs_.data());
-    EXPECT_EQ(chain.blocks, 2u);
-    EXPECT_EQ(length(chain), 2u);
-    EXPECT_EQ(depot_.take_runs(units, runs_.data()).head, 0u);
+    const RunBatch batch = depot_.take_runs(units, RunBatch::kMost);
+    EXPECT_EQ(batch.units, units);
+    EXPECT_EQ(ids_of(batch), ids[units]);
+    EXPECT_EQ(depot_.take_runs(units, RunBatch::kMost).blocks, 0u);
   }
   EXPECT_EQ(depot_.run_bytes(), 0u);
-  EXPECT_TRUE(depot_.put_runs(make_runs(56, 1), runs_.data()));  // there is place again
+  EXPECT_TRUE(depot_.put_runs(make_runs(56, 1)));  // there is place again
+}
+
+TEST_F(DepotTest, WhoHasRoomForLessTakesTheNewest) {
+  ASSERT_TRUE(depot_.put_runs(make_runs(50, 7)));
+  EXPECT_EQ(ids_of(depot_.take_runs(50, 3)), (std::vector<std::uint32_t>{5, 6, 7}));
+  EXPECT_EQ(depot_.run_bytes(), 4 * 50 * kUnitBytes);
+  EXPECT_EQ(ids_of(depot_.take_runs(50, 1)), std::vector<std::uint32_t>{4});
+  EXPECT_TRUE(depot_.may_have_runs(50));
+  EXPECT_EQ(ids_of(depot_.take_runs(50, 9)), (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_FALSE(depot_.may_have_runs(50));
+  EXPECT_EQ(depot_.run_bytes(), 0u);
+}
+
+// The newest is the first that is served again.
+TEST_F(DepotTest, ABatchIsLinkedFromTheNewestOn) {
+  const RunBatch batch = make_runs(50, 4);
+  const RunChain chain = batch.link(runs_.data());
+  EXPECT_EQ(chain.blocks, 4u);
+  EXPECT_EQ(chain.units, 50u);
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t id = chain.head; id != 0; id = runs_[id].record.next.get()) {
+    order.push_back(id);
+  }
+  EXPECT_EQ(order, (std::vector<std::uint32_t>{4, 3, 2, 1}));
+  EXPECT_EQ(RunBatch().link(runs_.data()).head, 0u);
 }
 
 TEST_F(DepotTest, TakesAnyUntilNoneIsLeft) {
   for (std::uint32_t i = 0; i < 5; ++i) {
-    ASSERT_TRUE(depot_.put_runs(make_runs(50 + i % 2, i + 1), runs_.data()));
+    ASSERT_TRUE(depot_.put_runs(make_runs(50 + i % 2, i + 1)));
   }
   std::uint32_t blocks = 0;
   for (;;) {
-    const RunChain chain = depot_.take_any_runs(runs_.data());
-    if (chain.head == 0) break;
-    blocks += chain.blocks;
+    const RunBatch batch = depot_.take_any_runs();
+    if (batch.blocks == 0) break;
+    blocks += batch.blocks;
   }
   EXPECT_EQ(blocks, 15u);
   EXPECT_EQ(depot_.run_bytes(), 0u);
   EXPECT_FALSE(depot_.may_have_runs(50));
+}
+
+TEST_F(DepotTest, OnlyAnIdleQuotaIsTakenAway) {
+  depot_.add_run_quota(100 * kUnitBytes);
+  ASSERT_TRUE(depot_.put_runs(make_runs(50, 1)));
+  EXPECT_EQ(depot_.take_idle_quota(), 50 * kUnitBytes);
+  EXPECT_EQ(depot_.run_quota(), 50 * kUnitBytes);
+  EXPECT_EQ(depot_.take_idle_quota(), 0u);
+  depot_.take_runs(50, 1);
+  EXPECT_EQ(depot_.run_quota(), 50 * kUnitBytes);  // for the next
+  EXPECT_EQ(depot_.take_idle_quota(), 50 * kUnitBytes);
 }
 
 TEST_F(DepotTest, SaysWhetherItWasTouchedSinceItWasAsked) {
@@ -153,9 +183,9 @@ TEST_F(DepotTest, SaysWhetherItWasTouchedSinceItWasAsked) {
   EXPECT_TRUE(depot_.was_touched());
   depot_.take(0, records_.data());
   EXPECT_FALSE(depot_.was_touched());  // nothing was there
-  ASSERT_TRUE(depot_.put_runs(make_runs(50, 1), runs_.data()));
+  ASSERT_TRUE(depot_.put_runs(make_runs(50, 1)));
   EXPECT_TRUE(depot_.was_touched());
-  depot_.take_any_runs(runs_.data());
+  depot_.take_any_runs();
   EXPECT_TRUE(depot_.was_touched());
 }
 
@@ -167,8 +197,8 @@ TEST_F(DepotTest, TheHintOfSizesNeverHidesARun) {
     const auto units = static_cast<std::uint32_t>(random() % held.size());
     if (units < 33) continue;
     if (random() % 2 == 0 && last_ + 3 < runs_.size()) {
-      held[units] += depot_.put_runs(make_runs(units, 1 + random() % 2), runs_.data());
-    } else if (depot_.take_runs(units, runs_.data()).head != 0) {
+      held[units] += depot_.put_runs(make_runs(units, 1 + random() % 2));
+    } else if (depot_.take_runs(units, RunBatch::kMost).blocks != 0) {
       --held[units];
     } else {
       ASSERT_EQ(held[units], 0u);

@@ -133,15 +133,31 @@ TEST_F(RunBinsTest, EvictsEverySizeInTurnButTheOneAsked) {
 
 TEST_F(RunBinsTest, TheOlderHalfGoesTheNewerStays) {
   for (std::uint32_t id = 1; id <= 7; ++id) EXPECT_TRUE(put(id, 50));
-  EXPECT_EQ(blocks_of(bins_.take_older_half(50, blocks_.data())),
-            (std::vector<std::uint32_t>{4, 3, 2, 1}));
+  const auto cut_older_half = [&] {
+    const RunBatch older = bins_.find_older_half(50, blocks_.data());
+    if (older.blocks > 0) bins_.cut(older, blocks_.data());
+    return std::vector<std::uint32_t>(older.ids.begin(), older.ids.begin() + older.blocks);
+  };
+  EXPECT_EQ(cut_older_half(), (std::vector<std::uint32_t>{1, 2, 3, 4}));
   EXPECT_EQ(bins_.bytes(), 3 * 50 * kUnitBytes);
-  EXPECT_EQ(blocks_of(bins_.take_older_half(50, blocks_.data())),
-            (std::vector<std::uint32_t>{6, 5}));
-  EXPECT_EQ(blocks_of(bins_.take_older_half(50, blocks_.data())), std::vector<std::uint32_t>{7});
-  EXPECT_EQ(bins_.take_older_half(50, blocks_.data()).head, 0u);
-  EXPECT_EQ(bins_.take_older_half(51, blocks_.data()).head, 0u);
+  EXPECT_EQ(cut_older_half(), (std::vector<std::uint32_t>{5, 6}));
+  EXPECT_EQ(cut_older_half(), std::vector<std::uint32_t>{7});
+  EXPECT_TRUE(cut_older_half().empty());
+  EXPECT_EQ(bins_.find_older_half(51, blocks_.data()).blocks, 0u);
   EXPECT_EQ(bins_.bytes(), 0u);
+}
+
+TEST_F(RunBinsTest, NoHalfIsFoundWhileThereAreOtherSizes) {
+  for (std::uint32_t id = 1; id <= 4; ++id) ASSERT_TRUE(put(id, 50));
+  ASSERT_TRUE(put(5, 49));
+  ASSERT_TRUE(put(6, 51));
+  EXPECT_EQ(bins_.find_older_half(50, blocks_.data()).blocks, 0u);
+  EXPECT_EQ(bins_.find_older_half(49, blocks_.data()).blocks, 0u);
+  bins_.evict_other(50, blocks_.data());
+  EXPECT_EQ(bins_.find_older_half(50, blocks_.data()).blocks, 0u);
+  bins_.evict_other(50, blocks_.data());
+  EXPECT_EQ(bins_.find_older_half(50, blocks_.data()).blocks, 2u);
+  EXPECT_EQ(bins_.bytes(), 4 * 50 * kUnitBytes);  // finding takes nothing out
 }
 
 TEST_F(RunBinsTest, NearestIsTheSmallestThatIsEnoughElseTheLargest) {
@@ -210,7 +226,7 @@ class RunBinsTrialTest : public RunBinsTest {
         if (random_() % 4 == 0) take_out(bins_.evict_other(units, blocks_.data()), true);
         if (random_() % 4 == 0) take_out(bins_.take_nearest(units, blocks_.data()), true);
         break;
-      case 7: take_out(bins_.take_older_half(units, blocks_.data()), false); break;
+      case 7: cut_older_half(units); break;
     }
     ASSERT_EQ(bins_.bytes(), bytes_);
     ASSERT_LE(bytes_, limit_);
@@ -246,6 +262,15 @@ class RunBinsTrialTest : public RunBinsTest {
     model_[units].pop_back();
     unused_.push_back(id);
     bytes_ -= units * kUnitBytes;
+  }
+  void cut_older_half(std::uint32_t units) {
+    const RunBatch older = bins_.find_older_half(units, blocks_.data());
+    const std::vector<std::uint32_t>& of_size = model_[units];
+    const bool is_alone = !of_size.empty() && of_size.size() * units * kUnitBytes == bytes_;
+    ASSERT_EQ(older.blocks > 0, is_alone);
+    if (!is_alone) return;
+    bins_.cut(older, blocks_.data());
+    take_out(older.link(blocks_.data()), false);
   }
   void take_out(const RunChain& chain, bool is_whole_size) {
     if (chain.head == 0) return;
