@@ -2,12 +2,14 @@
 //
 // Note [Peak of several shards]
 // One shard: its thread keeps the highest value itself, and the peak is exact. More: the sum is
-// taken whenever a shard has risen by a step; so the peak is at most (shards * step) wrong. A shard
-// that has fallen by a step only lowers its own mark, so that it is looked at again when it rises:
-// that needs no sum, since what falls makes no peak, and so a thread that mostly frees what others
-// allocated takes no lock for it. The step is 1/256 of the peak divided by the number of shards, so
-// that the error is 0.4 %; but at least 4 MiB, so that a block smaller than that shares nothing
-// between threads: the error of a peak below (shards * 1 GiB) is up to 4 MiB for each shard.
+// taken whenever a shard has risen by a step. A shard that has fallen by a step only lowers its own
+// marks, so that it is looked at again when it rises: that needs no sum, since what falls makes no
+// peak, and so a thread that mostly frees what others allocated takes no lock for it. When the sum
+// is taken, no shard stands more than two steps below the mark up to which it may rise unseen: so
+// the peak is at most (2 * shards * step) too low. The step is 1/256 of the peak divided by the
+// number of shards, so that the error is 0.8 %; but at least 4 MiB, so that a block smaller than
+// that shares nothing between threads: the error of a peak below (shards * 1 GiB) is up to 8 MiB
+// for each shard.
 #include <algorithm>
 #include <limits>
 

@@ -31,6 +31,7 @@ void measure_hand_over(benchmark::State& state, std::size_t bytes, FreedOn freed
   }
   for (auto _ : state) ring->give(pool.allocate(bytes, stream));
   ring->give(nullptr);
+  ring->publish();
   consumer.join();
 }
 
