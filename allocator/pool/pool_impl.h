@@ -228,12 +228,7 @@ class Pool::Impl {
   BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
-  void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_) {
-    // What the device may have in caches is shared by the caches that hold any runs. One that holds
-    // more than its new share keeps it until it is used, aged or claimed.
-    if (!cache.may_hold_runs) add_run_cache(cache);
-    cache.runs.set_limit(run_share_bytes_.get());
-  }
+  void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void add_run_cache(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_share() GPUPOOL_REQUIRES(mu_);
 
@@ -385,9 +380,7 @@ class Pool::Impl {
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Of what is freed on the stream now.
   TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {
-    TicketSet tickets;
-    tickets.add(streams_.ticket(stream), streams_);
-    return tickets;
+    return TicketSet(streams_.ticket(stream));
   }
   TicketSet tickets_at_free(const void* pointer, bool has_extra_uses, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);

@@ -34,6 +34,7 @@ class TicketSet {
   static constexpr std::size_t kCapacity = 4;
 
   TicketSet() noexcept {}  // not defaulted: that would fill the rest with zeros in `TicketSet()`
+  explicit TicketSet(Ticket ticket) noexcept : head_(pack(ticket)) {}
   TicketSet(const TicketSet& other) noexcept { *this = other; }
   TicketSet& operator=(const TicketSet& other) noexcept {
     head_ = other.head_;
