@@ -31,6 +31,15 @@ install(FILES ${PROJECT_BINARY_DIR}/gpupool-config.cmake
               ${PROJECT_BINARY_DIR}/gpupool-config-version.cmake
         DESTINATION ${gpupool_package_dir})
 
+if(BUILD_SHARED_LIBS)
+  # What is installed finds its libraries wherever the prefix is.
+  foreach(target gpupool_allocator gpupool_exporter gpupool)
+    if(TARGET ${target})
+      set_target_properties(${target} PROPERTIES
+                            INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    endif()
+  endforeach()
+endif()
 if(TARGET gpupool)
   install(TARGETS gpupool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

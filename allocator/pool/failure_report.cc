@@ -22,9 +22,12 @@ std::string human(std::uint64_t bytes) {
   return text + " " + kUnits[unit];
 }
 
-const char* explanation(MissReason reason) {
+const char* explanation(MissReason reason, Error error) {
   switch (reason) {
-    case MissReason::size: return "the request itself is not valid here";
+    case MissReason::size:
+      if (error == Error::limit_exceeded) return "larger than the limit, whatever is free";
+      if (error == Error::not_supported) return "not supported in this form";
+      return "its size, alignment or stream is not valid here";
     case MissReason::budget: return "the limit or the device is full";
     case MissReason::pending: return "memory that would do is still in use by unfinished work";
     case MissReason::fragmented: return "enough bytes are free, but not in one piece";
@@ -38,7 +41,7 @@ const char* explanation(MissReason reason) {
 std::string FailureReport::text() const {
   if (!happened) return "no request has failed";
   return std::string(to_string(error)) + ": " + human(requested_bytes) + " requested, reason " +
-         to_string(reason) + " (" + explanation(reason) + "); limit " + human(limit_bytes) +
+         to_string(reason) + " (" + explanation(reason, error) + "); limit " + human(limit_bytes) +
          ", held " + human(held_bytes) + " = live " + human(live_requested_bytes) + " + waste " +
          human(waste_bytes) + " + cached " + human(cached_bytes) + " + pending " +
          human(pending_bytes) + " + free " + human(free_bytes) + "; largest free block " +

@@ -193,7 +193,8 @@ void add_demo_command(CLI::App& app, Action& action) {
       add_number(demo, "--port", command->port, 0, 65535,
                  "Serve on this port or fail; 0 is any (default: the first free one from " +
                      std::to_string(kDefaultPort) + ")");
-  demo.add_option("--config", command->config_path, "Settings, as check-config prints them")
+  demo.add_option("--config", command->config_path,
+                  "Settings: a YAML file, as configs/gpupool.yaml explains it")
       ->type_name("FILE");
   demo.add_option("--trace", command->trace_path, "Trace to play (default: the sample traces)")
       ->type_name("FILE");

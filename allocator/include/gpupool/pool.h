@@ -205,7 +205,7 @@ class Pool {
   /// Changes what may change while running. On an error nothing has changed.
   Result<void, Status> reconfigure(const RuntimeOptions& options);
   /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
-  /// and gives back to the shared tiers what caches have not used for a second. Stops soon after
+  /// and gives back to the shared tiers what caches have not used for two seconds. Stops soon after
   /// `budget` is used up.
   MaintainReport maintain(std::chrono::nanoseconds budget = std::chrono::milliseconds(1));
   /// Empties the caches of all threads into the shared tiers and looks for completed work. Returns
