@@ -64,9 +64,9 @@ void Pool::Impl::arm(ThreadRecord& record) {
   counters.low.set(live - step);
 }
 
-void Pool::Impl::rearm_lone_shard() {
+void Pool::Impl::rearm_all() {
   for (ThreadRecord* record = caches_.records(); record != nullptr; record = record->next) {
-    if (record->counters.is_alone.get()) arm(*record);
+    arm(*record);
   }
 }
 
