@@ -205,12 +205,12 @@ class Pool {
   /// Changes what may change while running. On an error nothing has changed.
   Result<void, Status> reconfigure(const RuntimeOptions& options);
   /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
-  /// and gives back to the shared tiers what caches have not used for a second. Stops soon after
+  /// and gives back to the shared tiers what caches have not used for two seconds. Stops soon after
   /// `budget` is used up.
   MaintainReport maintain(std::chrono::nanoseconds budget = std::chrono::milliseconds(1));
   /// Empties the caches of all threads into the shared tiers and looks for completed work. Returns
   /// the bytes moved. Waits for a thread that the scheduler has stopped inside its cache, as trim()
-  /// and release_stream() do; a request does not.
+  /// and release_stream() do; a request only before it would fail.
   std::uint64_t drain_caches();
   /// Peaks start again from what is now.
   void reset_peaks();
