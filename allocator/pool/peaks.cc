@@ -9,9 +9,9 @@
 // the peak is at most (2 * shards * step) too low. The step is 1/256 of the peak divided by the
 // number of shards, so that the error is 0.8 %; but at least 4 MiB, so that a block smaller than
 // that shares nothing between threads: the error of a peak below (shards * 1 GiB) is up to 8 MiB
-// for each shard. It may be too high by as much: where a block is freed by another thread than
-// allocated it, the sum may have its allocation, and of what followed a free not the free. While
-// the sum is taken nobody can rise above his mark, which takes the lock.
+// for each shard. It may be too high by as much and a cached block: where blocks are freed by
+// another thread than allocates them, the sum may miss a free and have an allocation that came
+// after it. While the sum is taken nobody rises further above his mark, since that takes the lock.
 #include <algorithm>
 #include <limits>
 
