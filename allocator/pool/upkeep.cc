@@ -39,7 +39,8 @@ bool Pool::Impl::release_stream(StreamRef stream) {
         last = let_go(stream.state(), find_own_record());
       }
     }
-    if (last.has_value()) record(*last);
+    // Nobody can later: what the driver refused would stay pending until the pool ends.
+    if (last.has_value() && !record(*last)) record(*last);
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
