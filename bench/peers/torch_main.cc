@@ -112,7 +112,9 @@ class TorchSystem {
  private:
   TorchSystem() = default;
 
-  CudaStreams streams_;
+  // Never destroyed, as PyTorch's own: expandable segments belong to a stream, and are still
+  // synchronised with it when they are unmapped, which may be in a later measurement.
+  CudaStreams& streams_ = *new CudaStreams;
 };
 
 /// The mode that the environment asks for, under either of the variable's two names.
