@@ -108,9 +108,9 @@ TEST_F(SnapshotsTest, NorIsLessLiveThanAThreadKeeps) {
   thread.join();
 }
 
-// Several threads, each with blocks of its own: of each shard's bytes a moment is seen that was, and
-// so of each of its bins. Where whoever looks is stopped between two bins, blocks of both may be
-// seen that were there one after the other.
+// Several threads, each with blocks of its own: of each shard's bytes a moment is seen that was,
+// and so of each of its bins. Where whoever looks is stopped between two bins, blocks of both may
+// be seen that were there one after the other.
 TEST_F(SnapshotsTest, NoMoreIsLiveThanThreadsEverHad) {
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kBlocks = 8;
