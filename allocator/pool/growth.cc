@@ -32,6 +32,11 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
     MutexLock lock(mu_);
     return streams_.epochs_completed();
   };
+  // What other threads gave back while this one was with the driver.
+  const auto fits_by_now = [&] {
+    MutexLock lock(mu_);
+    return !stream->is_released() && find_fit(request.bytes, stream->index()) == Fit::now;
+  };
   std::uint64_t completed_before = 0;
   Result<void*> result = Error::out_of_memory;
   {
@@ -54,7 +59,8 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   }
   complete_work(Patience::full);
   MutexLock growth(growth_mu_);
-  if (free_complete_fallbacks() > 0 || has_drained || epochs_completed() != completed_before) {
+  if (free_complete_fallbacks() > 0 || has_drained || epochs_completed() != completed_before ||
+      fits_by_now()) {
     result = allocate_with_driver(request, shape, stream, record);
   }
   count_wait();

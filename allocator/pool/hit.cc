@@ -91,6 +91,11 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_plain_cold(std::size_t bytes,
 }
 
 GPUPOOL_COLD Result<void*> Pool::Impl::allocate_noted(void* block, std::size_t bytes) {
+  note_allocation(bytes);
+  return block;
+}
+
+void Pool::Impl::note_allocation(std::size_t bytes) {
   internal::HotSlot& hot = internal::hot_slot;
   if (hot.record->counters.is_timing_due(bytes)) {
     // The next allocation misses what is at hand, and so is timed.
@@ -98,7 +103,6 @@ GPUPOOL_COLD Result<void*> Pool::Impl::allocate_noted(void* block, std::size_t b
     hot.is_timing_due = true;
   }
   note_step(*hot.record);
-  return block;
 }
 
 void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
@@ -109,7 +113,7 @@ void* Pool::Impl::take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) {
                                                         : take_small<true>(hot, bytes, tag, block);
   if (outcome == Outcome::refused) return nullptr;
   if (is_timed) hot.record->counters.count_hit_duration(steady_clock().now_ns() - start);
-  if (outcome == Outcome::noted) note_step(*hot.record);
+  if (outcome == Outcome::noted) note_allocation(bytes);
   return block;
 }
 

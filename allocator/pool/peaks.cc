@@ -9,7 +9,9 @@
 // the peak is at most (2 * shards * step) too low. The step is 1/256 of the peak divided by the
 // number of shards, so that the error is 0.8 %; but at least 4 MiB, so that a block smaller than
 // that shares nothing between threads: the error of a peak below (shards * 1 GiB) is up to 8 MiB
-// for each shard.
+// for each shard. It may be too high by as much and a cached block: where blocks are freed by
+// another thread than allocates them, the sum may miss a free and have an allocation that came
+// after it. While the sum is taken nobody rises further above his mark, since that takes the lock.
 #include <algorithm>
 #include <limits>
 
@@ -64,9 +66,9 @@ void Pool::Impl::arm(ThreadRecord& record) {
   counters.low.set(live - step);
 }
 
-void Pool::Impl::rearm_lone_shard() {
+void Pool::Impl::rearm_all() {
   for (ThreadRecord* record = caches_.records(); record != nullptr; record = record->next) {
-    if (record->counters.is_alone.get()) arm(*record);
+    arm(*record);
   }
 }
 

@@ -115,6 +115,7 @@ class Pool::Impl {
   Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
   Result<void*> allocate_noted(void* block, std::size_t bytes);
+  void note_allocation(std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
   bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
   bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t granule);
   bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
@@ -299,7 +300,7 @@ class Pool::Impl {
   std::uint64_t fold_peaks() GPUPOOL_REQUIRES(mu_);
   void arm(internal::ThreadRecord& record) GPUPOOL_REQUIRES(mu_);
   void arm_all() GPUPOOL_REQUIRES(mu_);
-  void rearm_lone_shard() GPUPOOL_REQUIRES(mu_);
+  void rearm_all() GPUPOOL_REQUIRES(mu_);
 
   // growth.cc
   /// How an attempt to serve a request by growing the arena ended.

@@ -99,7 +99,8 @@ void Pool::Impl::end_own_stream(const ThreadRecord& record) {
     internal::StreamState* const stream = streams_.find(record.own_stream);
     if (stream != nullptr) last = let_go(stream, &record);
   }
-  if (last.has_value()) this->record(*last);
+  // As where a stream is released: a second time where the driver refuses the first.
+  if (last.has_value() && !this->record(*last)) this->record(*last);
 }
 
 // Caches of the calling thread.

@@ -39,7 +39,8 @@ bool Pool::Impl::release_stream(StreamRef stream) {
         last = let_go(stream.state(), find_own_record());
       }
     }
-    if (last.has_value()) record(*last);
+    // Nobody can later: what the driver refused would stay pending until the pool ends.
+    if (last.has_value() && !record(*last)) record(*last);
   }
   if (misuse.has_value()) report_misuse(*misuse);
   return !misuse.has_value();
@@ -98,7 +99,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     report.completed_epochs = pause_to_complete_work(Patience::none).value_or(0);
     const std::uint64_t live = fold_peaks();
     peak_window_.roll(now, {live, held_bytes()});
-    rearm_lone_shard();
+    rearm_all();
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
     has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
   }
@@ -273,8 +274,9 @@ Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
 void Pool::Impl::reset_peaks() {
   MutexLock lock(mu_);
   const std::uint64_t live = fold_peaks();
-  rearm_lone_shard();
   counted_.peak_requested_bytes = live;
+  // How far a shard may rise unseen is a part of the peak, which is another one now.
+  rearm_all();
   counted_.peak_held_bytes = held_bytes();
   counted_.largest_free_block_at_peak_held_bytes =
       tiers_.runs().largest_ready_units() * internal::kUnitBytes;

@@ -108,7 +108,9 @@ TEST_F(SnapshotsTest, NorIsLessLiveThanAThreadKeeps) {
   thread.join();
 }
 
-// Several threads, each with blocks of its own: of each shard a moment is seen that was.
+// Several threads, each with blocks of its own: of each shard's bytes a moment is seen that was,
+// and so of each of its bins. Where whoever looks is stopped between two bins, blocks of both may
+// be seen that were there one after the other.
 TEST_F(SnapshotsTest, NoMoreIsLiveThanThreadsEverHad) {
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kBlocks = 8;
@@ -133,7 +135,7 @@ TEST_F(SnapshotsTest, NoMoreIsLiveThanThreadsEverHad) {
     }));
   }
   look([&](const StatsV1& stats) {
-    expect(stats.live_blocks <= kThreads * kBlocks, "live blocks that nobody had");
+    expect(stats.live_blocks <= 2 * kThreads * kBlocks, "live blocks that nobody had");
     expect(stats.live_requested_bytes <= kThreads * kBlocks * kBytes, "live bytes nobody had");
     expect(stats.peak_requested_bytes <= kThreads * kBlocks * kBytes, "a peak that never was");
     for (const std::uint64_t bytes : stats.tag_live_bytes) {

@@ -233,6 +233,28 @@ TEST_F(PoolHitTest, SoAreLargeOnesAndWhatTheCacheDoesNotHave) {
   EXPECT_GE(samples(Tier::run), 10u);
 }
 
+// Streams by turns, raw handles and full requests find the cache by another way.
+TEST_F(PoolHitTest, SoAreHitsOfEveryForm) {
+  AllocationRequest request;
+  request.bytes = 512;
+  const auto times = [&](auto pair) {
+    const std::uint64_t before = samples(Tier::cache);
+    for (int i = 0; i < 4096; ++i) pair();
+    return samples(Tier::cache) - before;
+  };
+  EXPECT_GE(times([&] {
+              free(allocate(512, a_), a_);
+              free(allocate(512, b_), b_);
+            }),
+            7u);
+  EXPECT_GE(times([&] { free(pool_->allocate(request, a_).value()); }), 3u);
+  EXPECT_GE(times([&] {
+              void* const block = pool_->allocate(512, raw_a_).value();
+              EXPECT_TRUE(pool_->deallocate(block, raw_a_));
+            }),
+            3u);
+}
+
 TEST_F(PoolHitTest, TheFirstFreeOfAThreadTakesNothingFromTheHeap) {
   for (const std::uint64_t bytes : kSizes) {
     std::vector<void*> blocks;

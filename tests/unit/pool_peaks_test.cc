@@ -136,6 +136,29 @@ TEST_F(PoolPeaksTest, SeveralThreadsThatNobodyLooksAt) {
   EXPECT_GE(peak() + (kThreads + 1) * kStep, kHighest);
 }
 
+// A thread may rise unseen by a part of the peak: of the one that is, not of one that was reset.
+TEST_F(PoolPeaksTest, AfterAResetStepsAreThoseOfTheNewPeak) {
+  constexpr std::uint64_t kGiB = 1024 * kMiB;
+  SimulatedBackend device({.capacity_bytes = 160 * kGiB, .charge_costs = false});
+  const auto pool = Pool::create(device, {}).value();
+  const StreamRef stream = pool->adopt_stream(device.create_stream()).value();
+  Worker other;
+  const auto on_both = [&](auto work) {
+    work();
+    other.run(work);
+  };
+  on_both([&] { pool->deallocate(pool->allocate(512, stream).value(), stream); });
+  on_both([&] { pool->deallocate(pool->allocate(100 * kGiB, stream).value(), stream); });
+  pool->reset_peaks();
+  std::vector<void*> blocks;
+  on_both([&] {
+    for (int i = 0; i < 50; ++i) blocks.push_back(pool->allocate(kMiB, stream).value());
+  });
+  for (void* const block : blocks) EXPECT_TRUE(pool->deallocate(block, stream));
+  constexpr std::uint64_t kShards = 3;
+  EXPECT_GE(pool->stats().peak_requested_bytes + 2 * kShards * kStep, 100 * kMiB);
+}
+
 TEST_F(PoolPeaksTest, AThreadThatIsAloneAgainIsExactAgain) {
   make_pool({});
   {

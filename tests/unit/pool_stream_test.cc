@@ -111,6 +111,20 @@ TEST_F(PoolStreamTest, AReleasedStreamsPendingMemoryStaysSafe) {
   EXPECT_TRUE(can_have_all(b_));
 }
 
+// The event of a stream's end is the last that can be recorded for it.
+TEST_F(PoolStreamTest, ACallThatTheDriverRefusesAtAStreamsEndStrandsNothing) {
+  for (const BackendCall call : {BackendCall::stream_id, BackendCall::capture_state,
+                                 BackendCall::create_event, BackendCall::record_event}) {
+    SetUp();
+    free(allocate(64 * kMiB, b_), b_);
+    backend_.clear();
+    backend_.fail_nth(call, 1, Error::backend_failure);
+    EXPECT_TRUE(pool_->release_stream(b_));
+    device_.destroy_stream(raw_b_);
+    EXPECT_TRUE(can_have_all(a_)) << to_string(call);
+  }
+}
+
 TEST_F(PoolStreamTest, ARecordedStreamThatIsReleasedBeforeTheFree) {
   void* block = allocate(64 * kMiB);
   EXPECT_TRUE(pool_->record_stream(block, b_));

@@ -215,5 +215,28 @@ TEST_F(PoolThreadEndTest, AThreadsOwnStreamEndsWithItAndItsWorkIsWaitedFor) {
   EXPECT_EQ(pool_->stats().streams, 2u);
 }
 
+// While a request is with the driver, which refuses it, what would serve it comes back from a cache
+// by another way than the request's own look there.
+TEST_F(PoolThreadEndTest, WhatAThreadLeavesServesARequestThatTheDriverRefuses) {
+  constexpr std::size_t kBlocks = 16;
+  auto owner = std::make_unique<Worker>();
+  owner->run([&] {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < kBlocks; ++i) blocks.push_back(allocate(2 * kMiB));
+    // Work that goes on, so that nothing becomes complete which would be looked at anyway.
+    EXPECT_TRUE(work(raw_a_, blocks[0]));
+    for (void* const block : blocks) free(block);
+  });
+  const StatsV1 stats = pool_->stats();
+  ASSERT_EQ(stats.cached_bytes, kBlocks * 2 * kMiB);
+  ASSERT_TRUE(device_.set_taken_by_others(1024 * kMiB - stats.held_bytes).ok());
+  backend_.before(BackendCall::create, [&] { owner.reset(); });
+  const auto block = pool_->allocate(kBlocks * 2 * kMiB, a_);
+  backend_.clear();
+  EXPECT_EQ(owner, nullptr);
+  ASSERT_TRUE(block.ok()) << pool_->last_failure().text();
+  free(block.value());
+}
+
 }  // namespace
 }  // namespace gpupool

@@ -210,7 +210,7 @@ class Pool {
   MaintainReport maintain(std::chrono::nanoseconds budget = std::chrono::milliseconds(1));
   /// Empties the caches of all threads into the shared tiers and looks for completed work. Returns
   /// the bytes moved. Waits for a thread that the scheduler has stopped inside its cache, as trim()
-  /// and release_stream() do; a request does not.
+  /// and release_stream() do; a request only before it would fail.
   std::uint64_t drain_caches();
   /// Peaks start again from what is now.
   void reset_peaks();
