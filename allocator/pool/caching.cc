@@ -15,6 +15,17 @@ using internal::RunBatch;
 using internal::RunChain;
 using internal::ThreadCache;
 
+namespace {
+
+/// Whether a run for which a cache has no room may push others out of it. One that takes more than
+/// a quarter of the cache would make most of it serve one size.
+bool may_displace(std::uint64_t bytes, std::uint64_t limit_bytes) {
+  constexpr std::uint64_t kAlways = 2 << 20;  // also where many caches share the device's limit
+  return bytes <= limit_bytes && (bytes <= limit_bytes / 4 || bytes <= kAlways);
+}
+
+}  // namespace
+
 // Taking.
 
 Pool::Impl::BlockRef Pool::Impl::take_cached(ThreadCache& cache, const Shape& shape) {
@@ -66,8 +77,7 @@ GPUPOOL_INLINE void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id,
   // A small block that was served as a run has no bin where it would be looked for.
   if (units > internal::kUnitsPerChunk) {
     set_run_limit(cache);
-    const bool could_fit = units * internal::kUnitBytes <= cache.runs.limit_bytes();
-    while (could_fit) {
+    while (may_displace(units * internal::kUnitBytes, cache.runs.limit_bytes())) {
       if (cache.runs.put(id, units, blocks)) return;
       const RunChain other = cache.runs.evict_other(units, blocks);
       if (other.head != 0) {
