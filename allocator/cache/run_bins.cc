@@ -60,6 +60,8 @@ RunBatch RunBins::find_older_half(std::uint32_t units, const Run* blocks) const 
   const Slot* const slot = find(units);
   if (slot == nullptr || slot->head.get() == 0) return older;
   const auto count = static_cast<std::uint32_t>(bytes_.get() / (units * kUnitBytes));
+  // Of very many, as an option that was raised allows, the walk would cost more than it saves.
+  if (count > kMostWalked) return older;
   const std::uint32_t moved = count == 1 ? 1 : std::min(count - count / 2, RunBatch::kMost);
   std::uint32_t left = count;
   std::uint32_t id = slot->head.get();

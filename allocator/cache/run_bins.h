@@ -61,6 +61,7 @@ struct RunBatch {
 class RunBins {
  public:
   static constexpr std::size_t kSlotCount = 128;
+  static constexpr std::uint32_t kMostWalked = 512;
 
   void start();
   /// Gives the limit back. Requires: everything was evicted.
@@ -98,8 +99,8 @@ class RunBins {
   /// How many blocks a chain of that size may have to be set. Requires: there is none of it.
   std::uint32_t room_for(std::uint32_t units) const noexcept;
   /// The half of `units` that was put in first, or as many as a batch can have; none where there
-  /// are other sizes, which are to make room first. They stay until they are cut off. Cost:
-  /// O(blocks).
+  /// are other sizes, which are to make room first, or more than kMostWalked blocks. They stay
+  /// until they are cut off. Cost: O(blocks).
   RunBatch find_older_half(std::uint32_t units, const Run* blocks) const noexcept;
   /// Takes out what was found, and nothing else has changed since. Looks at none of its blocks,
   /// which others may have already.

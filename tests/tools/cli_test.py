@@ -146,6 +146,7 @@ class BadUsage(Case):
             (["--recycling", "maybe"], "eager|off|pressure"), (["--speed", "2"], "--speed"),
             (["--recycling", "eager"], "recycling 'eager' is not available yet"),
             (["--recycling", "pressure"], "recycling 'pressure' is not available yet"),
+            (["--find-capacity", "--fault-rate", "0.1"], "without --fault-rate"),
         ]
         for arguments, reason in cases:
             with self.subTest(arguments=arguments):
@@ -228,6 +229,15 @@ class Replay(Case):
                 else:
                     self.assertGreater(row["driver_calls"], 0)
                     self.assertGreater(row["driver_seconds"], 0)
+
+    def test_the_smallest_capacity_is_one_at_which_nothing_fails(self):
+        for row in self.replay("--find-capacity", FSDP):
+            capacity = row["smallest_capacity_bytes"]
+            self.assertEqual(row["failed"], 0)
+            self.assertGreaterEqual(capacity, row["peak_requested_bytes"])
+            self.assertLessEqual(row["peak_held_bytes"], capacity)
+        again = self.replay("--capacity", str(capacity), FSDP)
+        self.assertEqual([row["failed"] for row in again], [0, 0])
 
     def test_completions_keep_blocks_longer(self):
         for row in self.replay("--completions", FSDP):

@@ -160,6 +160,15 @@ TEST_F(RunBinsTest, NoHalfIsFoundWhileThereAreOtherSizes) {
   EXPECT_EQ(bins_.bytes(), 4 * 50 * kUnitBytes);  // finding takes nothing out
 }
 
+TEST_F(RunBinsTest, NoHalfIsLookedForAmongVeryMany) {
+  std::uint32_t id = 1;
+  for (; id <= RunBins::kMostWalked; ++id) ASSERT_TRUE(put(id, 33));
+  EXPECT_GT(bins_.find_older_half(33, blocks_.data()).blocks, 0u);
+  ASSERT_TRUE(put(id, 33));
+  EXPECT_EQ(bins_.find_older_half(33, blocks_.data()).blocks, 0u);
+  for (; id > 0; --id) EXPECT_EQ(take(33), id);
+}
+
 TEST_F(RunBinsTest, NearestIsTheSmallestThatIsEnoughElseTheLargest) {
   for (const std::uint32_t units : {40u, 60u, 90u}) ASSERT_TRUE(put(units, units));
   const auto nearest = [&](std::uint32_t units) {

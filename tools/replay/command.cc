@@ -1,11 +1,14 @@
 #include "tools/replay/command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include "tools/replay/find_capacity.h"
 #include "tools/replay/load_traces.h"
 #include "tools/replay/replay.h"
 #include "tools/replay/report.h"
@@ -20,6 +23,7 @@ constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
 struct Command {
   ReplayOptions options;
   double slack_percent = 0.5;
+  bool finds_capacity = false;
   bool is_json = false;
   std::vector<std::string> paths;
 };
@@ -49,22 +53,42 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name,
   return app.add_option_function<std::string>(name, take, help)->type_name(words);
 }
 
-Result<std::vector<PassResult>, ReplayFailure> play_all(const std::vector<Trace>& traces,
-                                                        Replayer& replayer, std::uint64_t passes) {
+/// All results, and what they were played on.
+struct Played {
+  std::vector<PassResult> results;
+  ReplaySetting setting;
+};
+
+Result<Played, ReplayFailure> play_all(const std::vector<Trace>& traces,
+                                       const ReplayOptions& options, bool finds_capacity) {
+  // A search is mostly over after so many runs.
+  const std::uint64_t runs = finds_capacity ? 10 : 1;
   std::uint64_t total = 0;
-  for (const Trace& trace : traces) total += trace.operation_count * passes;
+  for (const Trace& trace : traces) total += trace.operation_count * options.passes * runs;
   ProgressBar bar(stderr, total);
   std::uint64_t done = 0;
   const auto show = [&](const Trace& trace, std::uint64_t pass) {
-    bar.update(trace.name + ", pass " + std::to_string(pass) + " of " + std::to_string(passes),
-               done);
+    const std::string what = finds_capacity ? ", smallest capacity, pass " : ", pass ";
+    bar.update(trace.name + what + std::to_string(pass) + " of " + std::to_string(options.passes),
+               std::min(done, total));
     done += trace.operation_count;
   };
-  std::vector<PassResult> all;
+  Played all;
   for (const Trace& trace : traces) {
-    Result<std::vector<PassResult>, ReplayFailure> results = replayer.play(trace, show);
-    if (!results.ok()) return results;
-    for (PassResult& result : results.value()) all.push_back(std::move(result));
+    std::vector<PassResult> results;
+    if (finds_capacity) {
+      auto found = find_capacity(trace, options, show);
+      if (!found.ok()) return found.error();
+      results = std::move(found.value().passes);
+      all.setting = found.value().setting;
+    } else {
+      Replayer replayer(options);
+      auto played = replayer.play(trace, show);
+      if (!played.ok()) return played.error();
+      results = std::move(played).value();
+      all.setting = replayer.setting();
+    }
+    std::move(results.begin(), results.end(), std::back_inserter(all.results));
   }
   return all;
 }
@@ -74,6 +98,10 @@ ExitCode run(const Command& command) {
   if (options.runtime.recycling != Recycling::off) {
     print_error(std::string("recycling '") + to_string(options.runtime.recycling) +
                 "' is not available yet");
+    return ExitCode::usage;
+  }
+  if (command.finds_capacity && options.fault_probability > 0) {
+    print_error("--find-capacity needs calls that do not fail: without --fault-rate");
     return ExitCode::usage;
   }
   options.runtime.slack = command.slack_percent / 100;
@@ -92,15 +120,15 @@ ExitCode run(const Command& command) {
   options.device =
       device.value().simulated != nullptr ? DeviceChoice::simulated : DeviceChoice::cuda;
 
-  Replayer replayer(options);
-  const auto results = play_all(traces.value(), replayer, options.passes);
-  if (!results.ok()) {
-    print_error(results.error().message);
-    return results.error().code;
+  const auto played = play_all(traces.value(), options, command.finds_capacity);
+  if (!played.ok()) {
+    print_error(played.error().message);
+    return played.error().code;
   }
-  return print_result(command.is_json ? to_json(results.value())
-                                      : to_table(results.value(), options, replayer.setting(),
-                                                 inspect_terminal(stdout)));
+  const Played& all = played.value();
+  return print_result(command.is_json
+                          ? to_json(all.results)
+                          : to_table(all.results, options, all.setting, inspect_terminal(stdout)));
 }
 
 }  // namespace
@@ -139,6 +167,9 @@ void add_replay_command(CLI::App& app, Action& action) {
   add_number(replay, "--seed", options.seed, 0, UINT64_MAX, "Seed of --fault-rate (default 0)");
   add_fraction(replay, "--fault-rate", options.fault_probability, 0, 1,
                "Let create, map, set-access and cudaMalloc fail with this probability");
+  replay.add_flag("--find-capacity", command->finds_capacity,
+                  "Search the smallest capacity at which no request of any pass fails, and show "
+                  "the passes at that");
   replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
   replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();

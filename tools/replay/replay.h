@@ -55,13 +55,14 @@ struct PassResult {
   std::uint64_t peak_requested_bytes = 0;
   std::uint64_t peak_held_bytes = 0;
   std::uint64_t largest_free_block_bytes = 0;
-  std::optional<std::uint64_t> smallest_capacity_bytes;  // not searched for yet
+  std::optional<std::uint64_t> smallest_capacity_bytes;  // where it was searched for, and found
 };
 
 /// What was played on, for the line above a table.
 struct ReplaySetting {
   std::string device_name;
   std::uint64_t limit_bytes = 0;
+  bool is_search = false;  // of the smallest capacity, one for each trace
 };
 
 struct ReplayFailure {

@@ -42,38 +42,60 @@ std::string ratio_or_dash(std::uint64_t part, std::uint64_t whole, double factor
   return whole == 0 ? "-" : fixed(ratio(part, whole) * factor, decimals);
 }
 
-std::vector<Column> columns() {
-  return {{"trace", true, false},           {"pass", false, false},
-          {"operations", false, false},     {"failed", false, false},
-          {"ns/op", false, true},           {"hit %", false, false},
-          {"fall-\nbacks", false, false},   {"driver\ncalls", false, true},
-          {"driver\nms", false, false},     {"wait\nms", false, false},
-          {"peak\nrequested", false, true}, {"peak\nheld", false, false},
-          {"ratio", false, false},          {"largest\nfree", false, false}};
+/// In place of the last column, where it was searched for.
+const std::vector<Column> kCapacityColumns = {{"smallest\ncapacity", false, true},
+                                              {"ratio", false, false}};
+
+std::vector<Column> columns(bool has_capacity) {
+  std::vector<Column> all = {{"trace", true, false},           {"pass", false, false},
+                             {"operations", false, false},     {"failed", false, false},
+                             {"ns/op", false, true},           {"hit %", false, false},
+                             {"fall-\nbacks", false, false},   {"driver\ncalls", false, true},
+                             {"driver\nms", false, false},     {"wait\nms", false, false},
+                             {"peak\nrequested", false, true}, {"peak\nheld", false, false},
+                             {"ratio", false, false}};
+  if (has_capacity) {
+    all.insert(all.end(), kCapacityColumns.begin(), kCapacityColumns.end());
+  } else {
+    all.push_back({"largest\nfree", false, false});
+  }
+  return all;
 }
 
-std::vector<Cell> row(const PassResult& result, bool repeats_trace) {
+std::vector<Cell> row(const PassResult& result, bool repeats_trace, bool has_capacity) {
   constexpr double kMsPerSecond = 1e3;
-  return {{result.trace_name, repeats_trace ? Style::dim : Style::bold},
-          {std::to_string(result.pass)},
-          {grouped(result.operations)},
-          {grouped(result.failed), result.failed != 0 ? Style::red : Style::plain},
-          {fixed(result.ns_per_op, 1)},
-          {ratio_or_dash(result.hits, result.hits + result.misses, 100, 2)},
-          {grouped(result.fallbacks)},
-          {grouped(result.driver_calls)},
-          {fixed(result.driver_seconds * kMsPerSecond, 1)},
-          {fixed(result.driver_wait_seconds * kMsPerSecond, 1)},
-          {human_bytes(result.peak_requested_bytes)},
-          {human_bytes(result.peak_held_bytes)},
-          {ratio_or_dash(result.peak_held_bytes, result.peak_requested_bytes, 1, 3)},
-          {human_bytes(result.largest_free_block_bytes)}};
+  std::vector<Cell> cells = {
+      {result.trace_name, repeats_trace ? Style::dim : Style::bold},
+      {std::to_string(result.pass)},
+      {grouped(result.operations)},
+      {grouped(result.failed), result.failed != 0 ? Style::red : Style::plain},
+      {fixed(result.ns_per_op, 1)},
+      {ratio_or_dash(result.hits, result.hits + result.misses, 100, 2)},
+      {grouped(result.fallbacks)},
+      {grouped(result.driver_calls)},
+      {fixed(result.driver_seconds * kMsPerSecond, 1)},
+      {fixed(result.driver_wait_seconds * kMsPerSecond, 1)},
+      {human_bytes(result.peak_requested_bytes)},
+      {human_bytes(result.peak_held_bytes)},
+      {ratio_or_dash(result.peak_held_bytes, result.peak_requested_bytes, 1, 3)}};
+  const std::optional<std::uint64_t>& capacity = result.smallest_capacity_bytes;
+  if (!has_capacity) {
+    cells.push_back({human_bytes(result.largest_free_block_bytes)});
+  } else if (capacity.has_value()) {
+    cells.push_back({human_bytes(*capacity)});
+    cells.push_back({ratio_or_dash(*capacity, result.peak_requested_bytes, 1, 3)});
+  } else {
+    cells.push_back({"none", Style::red});
+    cells.push_back({"-"});
+  }
+  return cells;
 }
 
 std::string heading(const ReplayOptions& options, const ReplaySetting& setting) {
-  std::string text = setting.device_name + ", limit " + human_bytes(setting.limit_bytes) + ", " +
-                     to_string(options.backing) + ", recycling " +
-                     to_string(options.runtime.recycling);
+  const std::string limit = setting.is_search ? "at the smallest capacity that will do"
+                                              : "limit " + human_bytes(setting.limit_bytes);
+  std::string text = setting.device_name + ", " + limit + ", " + to_string(options.backing) +
+                     ", recycling " + to_string(options.runtime.recycling);
   if (options.cache_large_bytes != PoolOptions().cache_large_bytes) {
     text += ", large blocks in caches " + human_bytes(options.cache_large_bytes);
   }
@@ -97,10 +119,11 @@ std::string to_json(const std::vector<PassResult>& results) {
 
 std::string to_table(const std::vector<PassResult>& results, const ReplayOptions& options,
                      const ReplaySetting& setting, const Terminal& terminal) {
-  Table table(columns());
+  Table table(columns(setting.is_search));
   std::string last_trace;
   for (const PassResult& result : results) {
-    table.add_row(row(result, result.pass > 1 && result.trace_path == last_trace));
+    table.add_row(
+        row(result, result.pass > 1 && result.trace_path == last_trace, setting.is_search));
     last_trace = result.trace_path;
   }
   return terminal.styled(heading(options, setting), Style::dim) + "\n\n" + table.render(terminal);
