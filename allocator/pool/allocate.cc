@@ -191,7 +191,7 @@ Pool::Impl::BlockRef Pool::Impl::reclaim(const Shape& shape, const internal::Str
   while (flush_nearest_runs(record, index, shape.units_needed()) > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
-  const std::uint64_t moved = flush_own_runs(record) + flush_depots(false);
+  const std::uint64_t moved = flush_own_runs(record) + flush_depots();
   // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
   // may be stuck in the driver, this one goes on without.
   const std::optional<std::uint64_t> completed =
@@ -206,7 +206,7 @@ Pool::Impl::BlockRef Pool::Impl::reclaim(const Shape& shape, const internal::Str
   if (flush_own(record) > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
-  if (!can_grow(shape, index) && drain_all(false) > 0) {
+  if (!can_grow(shape, index) && drain_all() > 0) {
     pause_to_complete_work(Patience::none);
     return retry();
   }

@@ -1,7 +1,9 @@
 // Emptying caches into the shared tiers: the calling thread's own, other threads' by claiming them,
 // and what nobody has used for a while.
 #include <algorithm>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "base/check.h"
 #include "pool/pool_impl.h"
@@ -11,6 +13,7 @@ namespace gpupool {
 using internal::BlockRecord;
 using internal::Chain;
 using internal::kBinCount;
+using internal::MutexLock;
 using internal::Run;
 using internal::RunChain;
 using internal::ThreadCache;
@@ -92,11 +95,12 @@ std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
   return moved;
 }
 
-std::uint64_t Pool::Impl::flush_depot(StreamIndex stream, bool must_have_it) {
+std::uint64_t Pool::Impl::flush_depot(StreamIndex stream, bool must) {
   internal::Depot& depot = *depots_[stream];
-  if (must_have_it) {
+  if (must) {
     depot.lock().lock();
   } else if (!depot.lock().lock_briefly()) {
+    has_passed_over_ = true;
     return 0;
   }
   const std::lock_guard lock(depot.lock(), std::adopt_lock);
@@ -117,10 +121,10 @@ bool Pool::Impl::has_handed_over() const {
                                           [](const auto& depot) { return depot->bytes() > 0; });
 }
 
-std::uint64_t Pool::Impl::flush_depots(bool must_have_all) {
+std::uint64_t Pool::Impl::flush_depots() {
   std::uint64_t moved = 0;
   for (StreamIndex i = 0; i < depots_.size() && depot_bytes() > 0; ++i) {
-    moved += flush_depot(i, must_have_all);
+    moved += flush_depot(i, false);
   }
   return moved;
 }
@@ -137,13 +141,13 @@ std::uint64_t Pool::Impl::flush_own(ThreadRecord* record) {
 // Caches of other threads.
 
 template <class F, class G>
-std::uint64_t Pool::Impl::for_claimed(const ThreadRecord* record, bool must_have_all, F is_meant,
-                                      G visit) {
+std::uint64_t Pool::Impl::for_claimed(const ThreadRecord* record, bool must, F is_meant, G visit) {
   claimed_.clear();
   caches_.for_each_cache([&](const ThreadRecord& owner, ThreadCache& cache) {
     if (&owner != record && !cache.claim.has_ended() && is_meant(cache)) claimed_.push_back(&cache);
   });
-  const std::size_t count = caches_.claim(claimed_, must_have_all);
+  const std::size_t count = caches_.claim(claimed_, must);
+  has_passed_over_ = has_passed_over_ || count < claimed_.size();
   std::uint64_t moved = 0;
   for (std::size_t i = 0; i < count; ++i) {
     moved += visit(*claimed_[i]);
@@ -152,19 +156,34 @@ std::uint64_t Pool::Impl::for_claimed(const ThreadRecord* record, bool must_have
   return moved;
 }
 
-std::uint64_t Pool::Impl::flush_others(const ThreadRecord* record, bool must_have_all) {
+std::uint64_t Pool::Impl::flush_others(const ThreadRecord* record) {
   return for_claimed(
-      record, must_have_all, [](const ThreadCache& cache) { return !cache.is_empty(); },
+      record, false, [](const ThreadCache& cache) { return !cache.is_empty(); },
       [&](ThreadCache& cache) { return flush(cache); });
 }
 
-std::uint64_t Pool::Impl::drain_all(bool must_have_all) {
+std::uint64_t Pool::Impl::drain_all() {
+  has_passed_over_ = false;
   ThreadRecord* const record = find_own_record();
   std::uint64_t moved = flush_own(record);
-  moved += flush_depots(must_have_all);
-  moved += flush_others(record, must_have_all);
+  moved += flush_depots();
+  moved += flush_others(record);
   if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
   return moved;
+}
+
+std::uint64_t Pool::Impl::drain_patiently() {
+  constexpr std::chrono::microseconds kPause{50};
+  std::uint64_t moved = 0;
+  for (;;) {
+    {
+      MutexLock lock(mu_);
+      moved += drain_all();
+      if (!has_passed_over_) return moved;
+    }
+    // Long enough for the scheduler to let whoever was stopped go on, whatever his priority.
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {

@@ -52,11 +52,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
   // must not hold up who can be served by growth. Nor were caches waited for whose owners the
   // scheduler had stopped inside.
-  bool has_drained = false;
-  {
-    MutexLock lock(mu_);
-    has_drained = drain_all(true) > 0;
-  }
+  const bool has_drained = drain_patiently() > 0;
   complete_work(Patience::full);
   MutexLock growth(growth_mu_);
   if (free_complete_fallbacks() > 0 || has_drained || epochs_completed() != completed_before ||
@@ -191,7 +187,7 @@ bool Pool::Impl::make_room(std::uint64_t bytes) {
     if (held_bytes() + bytes <= limit_bytes_) return true;
     if (bytes > limit_bytes_) return false;
     // The arena's empty pages are of no use to a block that cannot be in it.
-    drain_all(false);
+    drain_all();
     // Whoever waits for another thread in full does it without the growth lock.
     pause_to_complete_work(Patience::brief);
     leaving = detach_empty(limit_bytes_ - bytes);

@@ -178,6 +178,9 @@ Pool::Impl::~Impl() {
 
 void Pool::Impl::shut_down() {
   forget_threads();
+  // Unmapping does not wait for running work, which so must be done: on what was freed, caches
+  // included, and on what leaked, whatever stream uses it.
+  drain_patiently();
   std::optional<MisuseReport> leak;
   {
     MutexLock lock(mu_);
@@ -186,9 +189,6 @@ void Pool::Impl::shut_down() {
       leak =
           count_misuse({.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
     }
-    // Unmapping does not wait for running work, which so must be done: on what was freed, caches
-    // included, and on what leaked, whatever stream uses it.
-    drain_all(true);
     if (leak.has_value()) streams_.open_all();
   }
   wait_for_all_work();

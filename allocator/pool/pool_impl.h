@@ -266,9 +266,9 @@ class Pool::Impl {
   std::uint64_t flush_own_runs(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_bin(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
-  // `must_have_it`, `must_have_all`: waits for a thread that was stopped while it had the lock.
-  std::uint64_t flush_depot(StreamIndex stream, bool must_have_it) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_depots(bool must_have_all) GPUPOOL_REQUIRES(mu_);
+  // Who was stopped inside his cache or a depot's lock is passed over, or waited for: `must`.
+  std::uint64_t flush_depot(StreamIndex stream, bool must) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
   /// Whether any depot has anything.
   bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
   /// Perhaps more than there are; 0 only where there are none.
@@ -277,14 +277,13 @@ class Pool::Impl {
            depot_run_quota_.load(std::memory_order_relaxed);
   }
   std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
-  /// The caches of all threads but `record`'s that `is_meant`; `must_have_all` waits for owners
-  /// that the scheduler has stopped inside.
+  /// The caches of all threads but `record`'s that `is_meant`.
   template <class F, class G>
-  std::uint64_t for_claimed(const internal::ThreadRecord* record, bool must_have_all, F is_meant,
-                            G visit) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_others(const internal::ThreadRecord* record, bool must_have_all)
+  std::uint64_t for_claimed(const internal::ThreadRecord* record, bool must, F is_meant, G visit)
       GPUPOOL_REQUIRES(mu_);
-  std::uint64_t drain_all(bool must_have_all) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_others(const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
+  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);  // until nobody was passed over
   /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
@@ -470,6 +469,7 @@ class Pool::Impl {
   bool is_orphan_used_ GPUPOOL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<internal::Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
   std::vector<internal::ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
+  bool has_passed_over_ GPUPOOL_GUARDED_BY(mu_) = false;  // drain_all(), somebody
   std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;  // that may hold runs
   internal::Relaxed<std::uint64_t> run_share_bytes_;      // of each; written under mu_
   internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);

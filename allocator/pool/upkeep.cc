@@ -75,8 +75,8 @@ bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
 // Caches.
 
 std::uint64_t Pool::Impl::drain_caches() {
+  const std::uint64_t moved = drain_patiently();
   MutexLock lock(mu_);
-  const std::uint64_t moved = drain_all(true);
   pause_to_complete_work(Patience::full);
   tiers_.runs().restart_use();
   restart_aging();
@@ -165,9 +165,9 @@ std::uint64_t Pool::Impl::retry_stuck() {
 // Trimming.
 
 std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
+  drain_patiently();
   {
     MutexLock lock(mu_);
-    drain_all(true);
     pause_to_complete_work(Patience::full);
   }
   // After completed work was looked for, so that one call gives back all that can be.

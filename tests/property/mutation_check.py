@@ -158,7 +158,8 @@ MUTATIONS = (
              "  if (stream->is_released()) return {};\n  const StreamIndex", "  const StreamIndex",
              (), "PoolCacheTest.AStreamThatEndsWhile*", "pool"),
     Mutation("a request fails though an owner is only stopped inside", "pool/growth.cc",
-             "has_drained = drain_all(true) > 0;", "has_drained = drain_all(false) > 0;", (),
+             "const bool has_drained = drain_patiently() > 0;\n",
+             "const bool has_drained = [&] { MutexLock lock(mu_); return drain_all() > 0; }();\n", (),
              "PoolCacheTest.AnOwner*", "pool"),
     # Statistics.
     Mutation("two counters of a shard are of two moments", "cache/thread_counters.h",

@@ -97,6 +97,35 @@ TEST_F(PoolCacheTest, AnOwnerThatIsStoppedInsideIsWaitedForBeforeARequestFails) 
   owner.wait();
 }
 
+TEST_F(PoolCacheTest, NobodyElseWaitsMeanwhile) {
+  Worker owner;
+  owner.run([&] { fill(kMiB, 8, b_); });
+  std::atomic<bool> is_inside{false};
+  std::atomic<bool> may_leave{false};
+  owner.start([&] {
+    internal::ThreadCache& cache = *internal::hot_slot.cache;
+    ASSERT_TRUE(cache.claim.enter());
+    is_inside = true;
+    while (!may_leave) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    cache.claim.leave();
+  });
+  while (!is_inside) std::this_thread::yield();
+  Worker asker;
+  asker.start([&] {
+    const auto all = pool_->allocate(64 * kMiB, a_);
+    EXPECT_TRUE(all.ok()) << pool_->last_failure().text();
+    if (all.ok()) free(all.value());
+  });
+  // Each takes the pool's lock; the owner leaves only when all have had it.
+  for (int i = 0; i < 20; ++i) {
+    pool_->stats();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  may_leave = true;
+  owner.wait();
+  asker.wait();
+}
+
 TEST_F(PoolCacheTest, AStreamThatEndsEndsEveryThreadsCacheOfIt) {
   for (const std::uint64_t bytes : kSizes) {
     make_pool_of(64 * kMiB);
