@@ -6,8 +6,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <deque>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/basket.h"
 
 namespace gpupool {
 namespace {
@@ -34,24 +33,7 @@ struct Parcel {
   EventHandle event;  // after what its owner gave it to do
 };
 
-class Mailbox {
- public:
-  void put(Parcel parcel) {
-    const std::lock_guard lock(mutex_);
-    parcels_.push_back(parcel);
-  }
-  bool take(Parcel& parcel) {
-    const std::lock_guard lock(mutex_);
-    if (parcels_.empty()) return false;
-    parcel = parcels_.front();
-    parcels_.pop_front();
-    return true;
-  }
-
- private:
-  std::mutex mutex_;
-  std::deque<Parcel> parcels_;
-};
+using Mailbox = Basket<Parcel>;
 
 class PoolThreadsTest : public testing::Test {
  protected:

@@ -108,6 +108,34 @@ TEST_F(SnapshotsTest, NorIsLessLiveThanAThreadKeeps) {
   thread.join();
 }
 
+// Of one bin a moment is seen that was: not one block more than there were.
+TEST_F(SnapshotsTest, NoMoreOfOneSizeAreLiveThanThreadsEverHad) {
+  constexpr std::uint64_t kThreads = 3;
+  constexpr std::uint64_t kBlocks = 8;
+  std::vector<std::thread> threads;
+  for (std::uint64_t i = 0; i < kThreads; ++i) {
+    threads.push_back(start([&, i](StreamRef stream, const std::atomic<bool>& is_over) {
+      const std::uint64_t bytes = (i + 1) * 10 * kKiB;
+      std::mt19937 random(1);
+      std::vector<void*> blocks;
+      while (!is_over) {
+        if (blocks.size() < kBlocks && random() % 2 == 0) {
+          blocks.push_back(pool_->allocate(bytes, stream).value());
+        } else if (!blocks.empty()) {
+          EXPECT_TRUE(pool_->deallocate(blocks.back(), stream));
+          blocks.pop_back();
+        }
+      }
+      for (void* const block : blocks) EXPECT_TRUE(pool_->deallocate(block, stream));
+    }));
+  }
+  look([&](const StatsV1& stats) {
+    expect(stats.live_blocks <= kThreads * kBlocks, "live blocks that nobody had");
+  });
+  is_over_ = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Several threads, each with blocks of its own: of each shard's bytes a moment is seen that was,
 // and so of each of its bins. Where whoever looks is stopped between two bins, blocks of both may
 // be seen that were there one after the other.

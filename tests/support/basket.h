@@ -4,8 +4,8 @@
 #ifndef GPUPOOL_TESTS_SUPPORT_BASKET_H_
 #define GPUPOOL_TESTS_SUPPORT_BASKET_H_
 
+#include <deque>
 #include <mutex>
-#include <vector>
 
 namespace gpupool {
 
@@ -16,18 +16,18 @@ class Basket {
     const std::lock_guard lock(mutex_);
     items_.push_back(item);
   }
-  /// The last that was put in; false: none.
+  /// The first that was put in; false: none.
   bool take(T& item) {
     const std::lock_guard lock(mutex_);
     if (items_.empty()) return false;
-    item = items_.back();
-    items_.pop_back();
+    item = items_.front();
+    items_.pop_front();
     return true;
   }
 
  private:
   std::mutex mutex_;
-  std::vector<T> items_;
+  std::deque<T> items_;
 };
 
 }  // namespace gpupool
