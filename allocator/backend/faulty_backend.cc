@@ -177,6 +177,8 @@ std::uint64_t FaultyBackend::held_bytes() const noexcept { return inner_.held_by
 
 const Clock& FaultyBackend::clock() const noexcept { return inner_.clock(); }
 
+void FaultyBackend::wait_until(std::uint64_t time_ns) { inner_.wait_until(time_ns); }
+
 Result<MemoryInfo> FaultyBackend::memory_info() {
   if (const auto error = plan_->enter(BackendCall::memory_info)) return *error;
   return inner_.memory_info();

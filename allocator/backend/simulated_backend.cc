@@ -24,6 +24,34 @@ using internal::SimulatedViolations;
 
 namespace {
 
+/// The device's time, or that of the thread beside it whose calls are being made.
+class TwoClocks final : public Clock {
+ public:
+  std::uint64_t now_ns() const noexcept override {
+    return is_background_.load(std::memory_order_relaxed) ? background_.now_ns()
+                                                          : foreground_.now_ns();
+  }
+  std::uint64_t device_ns() const noexcept { return foreground_.now_ns(); }
+  void advance_device_ns(std::uint64_t delta_ns) noexcept { foreground_.advance_ns(delta_ns); }
+  /// For whichever thread calls.
+  void advance_ns(std::uint64_t delta_ns) noexcept {
+    (is_background_.load(std::memory_order_relaxed) ? background_ : foreground_)
+        .advance_ns(delta_ns);
+  }
+  void begin_background() noexcept {
+    const std::uint64_t now = foreground_.now_ns();
+    const std::uint64_t busy_until = background_.now_ns();
+    if (now > busy_until) background_.advance_ns(now - busy_until);
+    is_background_.store(true, std::memory_order_relaxed);
+  }
+  void end_background() noexcept { is_background_.store(false, std::memory_order_relaxed); }
+
+ private:
+  VirtualClock foreground_;
+  VirtualClock background_;
+  std::atomic<bool> is_background_{false};
+};
+
 /// Takes the calling thread's time. Short times are spun: a sleep is late by tens of microseconds.
 void spend(std::uint64_t duration_ns) {
   constexpr auto kSleepIsLate = std::chrono::microseconds(100);
@@ -57,18 +85,23 @@ class SimulatedBackend::Device {
         streams(memory, violations) {}
 
   bool is_virtual() const { return options.time == SimulatedTime::virtual_time; }
-  const Clock& clock() const { return is_virtual() ? virtual_clock : steady_clock(); }
+  const Clock& clock() const {
+    return is_virtual() ? static_cast<const Clock&>(virtual_clock) : steady_clock();
+  }
+  std::uint64_t device_ns() const {
+    return is_virtual() ? virtual_clock.device_ns() : steady_clock().now_ns();
+  }
   SimulatedSchedule& schedule() GPUPOOL_REQUIRES(mutex) { return streams.schedule(); }
-  void settle() GPUPOOL_REQUIRES(mutex) { schedule().settle(clock().now_ns()); }
+  void settle() GPUPOOL_REQUIRES(mutex) { schedule().settle(device_ns()); }
 
   /// Lets the device's time go on, to the end of the next timed work at most. Another thread may
   /// have completed work meanwhile. False, at once, where no timed work runs.
   bool pass_time() GPUPOOL_REQUIRES(mutex) {
     const std::uint64_t due = schedule().next_due_ns();
     if (due == SimulatedSchedule::kNever) return false;
-    const std::uint64_t now = clock().now_ns();
+    const std::uint64_t now = device_ns();
     if (due > now && is_virtual()) {
-      virtual_clock.advance_ns(due - now);
+      virtual_clock.advance_device_ns(due - now);
     } else if (due > now) {
       changed.wait_for(mutex, std::chrono::nanoseconds(due - now));
     }
@@ -84,7 +117,7 @@ class SimulatedBackend::Device {
 
   const SimulatedDeviceOptions options;
   const DeviceInfo info;
-  VirtualClock virtual_clock;
+  TwoClocks virtual_clock;
   std::atomic<std::uint64_t> held_bytes{0};  // memory.held_bytes(), readable without the lock
   Mutex mutex;
   std::condition_variable_any changed;  // work was completed or given
@@ -211,7 +244,26 @@ void SimulatedBackend::end_capture(RawStream stream) {
 void SimulatedBackend::advance_ns(std::uint64_t delta_ns) {
   DeviceCall call(*device_);
   if (!device_->is_virtual()) return;
-  device_->virtual_clock.advance_ns(delta_ns);
+  device_->virtual_clock.advance_device_ns(delta_ns);
+  device_->settle();
+  call.announce();
+}
+
+void SimulatedBackend::begin_background() {
+  const DeviceCall call(*device_);
+  if (device_->is_virtual()) device_->virtual_clock.begin_background();
+}
+
+void SimulatedBackend::end_background() {
+  const DeviceCall call(*device_);
+  device_->virtual_clock.end_background();
+}
+
+void SimulatedBackend::wait_until(std::uint64_t time_ns) {
+  DeviceCall call(*device_);
+  const std::uint64_t now = device_->device_ns();
+  if (!device_->is_virtual() || now >= time_ns) return;
+  device_->virtual_clock.advance_device_ns(time_ns - now);
   device_->settle();
   call.announce();
 }

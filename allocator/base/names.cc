@@ -125,6 +125,14 @@ const char* to_string(Recycling value) noexcept {
   return "unknown";
 }
 
+const char* to_string(AliasReuse value) noexcept {
+  switch (value) {
+    case AliasReuse::wait: return "wait";
+    case AliasReuse::same_stream: return "same_stream";
+  }
+  return "unknown";
+}
+
 const char* to_string(CrossStreamPolicy value) noexcept {
   switch (value) {
     case CrossStreamPolicy::never: return "never";

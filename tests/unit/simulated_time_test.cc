@@ -50,6 +50,33 @@ TEST(SimulatedTimeTest, CallsMoveTheClockByTheirModelledCost) {
   EXPECT_EQ(now(device), expected);
 }
 
+TEST(SimulatedTimeTest, BackgroundCallsTakeTimeBesideTheCaller) {
+  SimulatedBackend device;
+  device.advance_ns(1000);
+  const std::uint64_t create_ns = modelled_cost_ns(BackendCall::create, kPage);
+  device.begin_background();
+  ASSERT_TRUE(device.create(kPage));
+  EXPECT_EQ(now(device), 1000 + create_ns);
+  device.end_background();
+  EXPECT_EQ(now(device), 1000u);
+  ASSERT_TRUE(device.create(kPage));
+  EXPECT_EQ(now(device), 1000 + create_ns);
+  device.begin_background();  // goes on where its last call ended, or now
+  EXPECT_EQ(now(device), 1000 + create_ns);
+  ASSERT_TRUE(device.create(kPage));
+  ASSERT_TRUE(device.create(kPage));
+  const std::uint64_t end = now(device);
+  EXPECT_EQ(end, 1000 + 3 * create_ns);
+  device.end_background();
+  device.begin_background();
+  EXPECT_EQ(now(device), end);
+  device.end_background();
+  device.wait_until(end);
+  EXPECT_EQ(now(device), end);
+  device.wait_until(5);
+  EXPECT_EQ(now(device), end);
+}
+
 TEST(SimulatedTimeTest, WrongCallsCostNothingAndFullOnesDo) {
   SimulatedBackend device({.capacity_bytes = 4 * kPage});
   EXPECT_FALSE(device.create(1));

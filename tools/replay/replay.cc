@@ -52,7 +52,7 @@ class Session {
     }
     void pass_time(std::uint64_t ns) {
       session.advance(ns);
-      pool.maintain();
+      session.maintain();
     }
   };
 
@@ -64,6 +64,12 @@ class Session {
     } else {
       clock_.advance_ns(ns);
     }
+  }
+  /// As by a thread beside the one that allocates.
+  void maintain() {
+    if (device_.simulated != nullptr) device_.simulated->begin_background();
+    pool_->maintain();
+    if (device_.simulated != nullptr) device_.simulated->end_background();
   }
   void inject_faults(double probability);
 

@@ -77,6 +77,9 @@ class Backend {
   virtual std::uint64_t held_bytes() const noexcept = 0;
   /// The clock that the durations of this backend's calls are measured with.
   virtual const Clock& clock() const noexcept = 0;
+  /// Returns once that clock shows `time_ns`. Nothing to do where the clock is real time: what has
+  /// happened lies in the past. In virtual time what another thread began ends later than now.
+  virtual void wait_until(std::uint64_t /*time_ns*/) {}
 
   // Virtual memory management.
   /// Reserves a range of addresses. `alignment` is a power of two.

@@ -31,6 +31,14 @@ enum class Recycling : std::uint8_t {
   eager      // are moved before new ones are created; not available yet
 };
 
+/// How a page that is moved comes to its new address, where Recycling moves pages.
+enum class AliasReuse : std::uint8_t {
+  wait,        // once the work that used it is known to be complete (default)
+  same_stream  // at once, where the asking stream alone has used it; CUDA's programming guide calls
+               // kernels that were already resident when it was written incoherent through the new
+               // address, dependent launches among them: docs/DESIGN.md
+};
+
 /// When memory freed on one stream may be reused by another.
 enum class CrossStreamPolicy : std::uint8_t {
   never,      // only by its own stream; not available yet
@@ -55,12 +63,25 @@ struct Thresholds {
   std::uint64_t required_block_bytes = 0;
 };
 
+/// When Pool::maintain gives empty memory back by itself; never below the reserve.
+struct TrimOptions {
+  /// Memory that was empty for this long goes back; 0: never.
+  std::uint64_t idle_after_ns = 0;
+  /// At most so much of it a second.
+  std::uint64_t idle_bytes_per_second = std::uint64_t{1} << 30;
+  /// While the device has less than this free, empty memory goes back for whoever else is on it, at
+  /// once; 0: never.
+  std::uint64_t keep_device_free_bytes = 0;
+};
+
 /// What Pool::reconfigure may change while the pool is in use.
 struct RuntimeOptions {
   Recycling recycling = Recycling::off;
   /// How many pages more than were ever occupied may be held, as a fraction, under `eager`.
   double slack = 0.005;
+  AliasReuse alias_reuse = AliasReuse::wait;
   CrossStreamPolicy policy = CrossStreamPolicy::when_done;
+  TrimOptions trim;
   Thresholds thresholds;
 };
 
@@ -100,6 +121,7 @@ struct PoolOptions {
 
 const char* to_string(Backing value) noexcept;
 const char* to_string(Recycling value) noexcept;
+const char* to_string(AliasReuse value) noexcept;
 const char* to_string(CrossStreamPolicy value) noexcept;
 const char* to_string(OnMisuse value) noexcept;
 

@@ -82,6 +82,12 @@ class SimulatedBackend final : public Backend {
   void begin_capture(RawStream stream);
   void end_capture(RawStream stream);
 
+  /// virtual_time only: the calls between the two are those of another, virtual thread, which goes
+  /// on beside the caller. They take their time on that thread's own clock, which begins at the
+  /// device's, or where its last call ended if that is later; clock() shows it meanwhile, and work
+  /// completes by the device's. Must not be nested, and no other thread may be in a call.
+  void begin_background();
+  void end_background();
   /// Moves the device's clock (virtual_time only); work whose time has come completes.
   void advance_ns(std::uint64_t delta_ns);
   /// Memory that other processes hold on the card. Refused where more than is free.
@@ -98,6 +104,7 @@ class SimulatedBackend final : public Backend {
   Result<MemoryInfo> memory_info() override;
   std::uint64_t held_bytes() const noexcept override;
   const Clock& clock() const noexcept override;
+  void wait_until(std::uint64_t time_ns) override;
   Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override;
   Result<void> free_address(DeviceAddress address, std::size_t bytes) override;
   Result<PhysicalHandle> create(std::size_t bytes) override;
