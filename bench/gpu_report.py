@@ -3,17 +3,22 @@
 
 usage: gpu_report.py collect PARTS_FOLDER RESULTS.json   puts the parts of a run together
        gpu_report.py table RESULTS.json                  prints the tables, in Markdown
+       gpu_report.py closing RESULTS.json                prints the shortest of them
        gpu_report.py write RESULTS.json DOCUMENT.md      writes them between the two marker comments
 
 PARTS_FOLDER holds peers*.json (gpupool_peers and its siblings), replay-*.json (gpupool replay),
-device.txt (nvidia-smi), tests.log (ctest) and notes.txt (a line for each thing that is missing);
-each of them may be absent or cut short, which is then a note in the results.
+recycling*.json (gpupool_gpu_replay), device.txt (nvidia-smi), tests.log (ctest) and notes.txt (a line
+for each thing that is missing); each of them may be absent or cut short, which is then a note in the
+results.
 """
 import json
 import pathlib
 import re
 import statistics
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import recycling_report  # noqa: E402  (found beside this file)
 
 BEGIN = "<!-- begin: written by bench/gpu_report.py, not by hand -->"
 END = "<!-- end: written by bench/gpu_report.py -->"
@@ -47,7 +52,8 @@ def collect(folder):
     folder = pathlib.Path(folder)
     notes = [line for line in read_text(folder / "notes.txt").splitlines() if line]
     results = {"gpu": read_text(folder / "device.txt").strip(), "tests": "", "device": None,
-               "machine": None, "cudamalloc_facts": None, "systems": [], "replays": {}}
+               "machine": None, "cudamalloc_facts": None, "systems": [], "replays": {},
+               "recycling": None}
     closing = re.findall(r"^\d+% tests passed.*$", read_text(folder / "tests.log"), re.M)
     results["tests"] = closing[-1] if closing else ""
     for path in sorted(folder.glob("peers*.json")):
@@ -62,6 +68,9 @@ def collect(folder):
         part = read_json(path, notes)
         if part is not None:
             results["replays"][path.stem] = part
+    recycling = [read_json(path, notes) for path in sorted(folder.glob("recycling*.json"))]
+    results["recycling"] = recycling_report.merge([part for part in recycling if part])
+    notes += recycling_report.notes(results["recycling"])
     results["notes"] = notes
     return results
 
@@ -233,6 +242,7 @@ def report(results):
         ("Recorded traces", traces_table(systems)),
         (burst_title, bursts_table(systems)),
         ("`gpupool replay`", replays_table(results["replays"])),
+        *recycling_report.sections(results.get("recycling")),
         ("Two statements about cudaMalloc", facts_text(results["cudamalloc_facts"])),
         ("The machine", machine_text(results["machine"])),
         ("Not measured, and why", not_measured(results)),
@@ -263,6 +273,9 @@ def main(arguments):
     elif command == ["table"] and len(arguments) == 2:
         results = json.loads(pathlib.Path(arguments[1]).read_text(encoding="utf-8"))
         print(report(results))
+    elif command == ["closing"] and len(arguments) == 2:
+        results = json.loads(pathlib.Path(arguments[1]).read_text(encoding="utf-8"))
+        print(recycling_report.closing_table(results.get("recycling")) or "no page recycling")
     elif command == ["write"] and len(arguments) == 3:
         results = json.loads(pathlib.Path(arguments[1]).read_text(encoding="utf-8"))
         write(results, arguments[2])

@@ -2,6 +2,8 @@
 // difference is what the work costs, start and end of the program left out.
 //
 //   hit_loop pair BYTES COUNT      COUNT pairs of BYTES
+//   hit_loop record BYTES COUNT    the same while the pool records to /dev/null, whose own thread
+//                                  counts as well
 //   hit_loop live BLOCKS COUNT     COUNT pairs of 4 KiB beside BLOCKS live blocks
 //   hit_loop replay TRACE PASSES   PASSES warm passes of a trace, whose operations it prints
 //
@@ -39,6 +41,14 @@ void run_pairs(std::uint64_t bytes, std::uint64_t count) {
   gpupool_pair_close(loop);
 }
 
+void run_recorded_pairs(std::uint64_t bytes, std::uint64_t count) {
+  GpupoolPairLoop* const loop = gpupool_pair_open(bytes);
+  gpupool_pair_record(loop, count);
+  gpupool_pair_run(loop, count);
+  gpupool_pair_stop_recording(loop);
+  gpupool_pair_close(loop);
+}
+
 void run_beside_live(std::uint64_t live, std::uint64_t count) {
   BenchPool pool;
   const LiveBlocks blocks(pool, live);
@@ -66,12 +76,14 @@ int main(int argc, char** argv) {
   const SleepingThread second_thread;
   if (mode == "pair") {
     run_pairs(number(argv[2]), number(argv[3]));
+  } else if (mode == "record") {
+    run_recorded_pairs(number(argv[2]), number(argv[3]));
   } else if (mode == "live") {
     run_beside_live(number(argv[2]), number(argv[3]));
   } else if (mode == "replay") {
     run_replay(argv[2], number(argv[3]));
   } else {
-    give_up("usage: hit_loop pair BYTES COUNT | live BLOCKS COUNT | replay TRACE PASSES");
+    give_up("usage: hit_loop pair|record BYTES COUNT | live BLOCKS COUNT | replay TRACE PASSES");
   }
   return 0;
 }

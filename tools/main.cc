@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/advise/command.h"
 #include "tools/command_line.h"
 #include "tools/compare/command.h"
 #include "tools/replay/command.h"
@@ -46,6 +47,7 @@ ExitCode run(int argc, char** argv) {
   Action action;
   add_replay_command(app, action);
   add_compare_command(app, action);
+  add_advise_command(app, action);
 #if GPUPOOL_TOOLS_EXPORTER
   add_demo_command(app, action);
   add_check_config_command(app, action);

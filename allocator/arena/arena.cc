@@ -7,8 +7,8 @@
 
 namespace gpupool::internal {
 
-Arena::Arena(Driver& driver, std::uint64_t page_capacity)
-    : driver_(driver), page_capacity_(page_capacity) {}
+Arena::Arena(Driver& driver, std::uint64_t page_capacity, std::uint64_t line_end)
+    : driver_(driver), page_capacity_(page_capacity), line_end_(line_end) {}
 
 bool Arena::reserve_tables() { return table_.reserve(page_capacity_); }
 
@@ -24,23 +24,92 @@ void Arena::commit(const std::vector<Mapping>& mappings) {
       free_mappings_.pop_back();
       mappings_[index] = mapping;
     }
+    mappings_[index].index = index + 1;
     const PageSpan pages = mapping.pages;
     for (std::uint64_t page = pages.first; page < pages.end(); ++page) {
       GPUPOOL_CHECK(table_[page].mapping == 0);
       table_[page].mapping = index + 1;
     }
-    if (pages.first >= high_water_) {
-      if (pages.first > high_water_) add_hole({high_water_, pages.first - high_water_});
-      high_water_ = pages.end();
-    } else {
-      remove_hole(pages);
-    }
+    fill(pages);
     held_bytes_ += mapping.bytes;
     overhead_bytes_ += mapping.bytes - pages.count * kPageBytes;
     pages_backed_total_ += pages.count;
     ++mapping_count_;
+    if (pages.count > 1) ++large_mappings_;
     on_commit(mapping);
   }
+}
+
+void Arena::extend_line(std::uint64_t first, std::uint64_t end) {
+  if (tail().count > 0) add_hole(tail());
+  gaps_ += first - line_end_;
+  high_water_ = first;
+  line_end_ = end;
+}
+
+void Arena::fill(PageSpan pages) {
+  if (pages.first < high_water_) return remove_hole(pages);
+  if (pages.first > high_water_) add_hole({high_water_, pages.first - high_water_});
+  high_water_ = pages.end();
+}
+
+void Arena::relocate(const Mapping& to, const TicketSet& tickets) {
+  Mapping& mapping = mappings_[to.index - 1];
+  GPUPOOL_CHECK(mapping.pages.count == to.pages.count && mapping.handle == to.handle);
+  for (std::uint64_t i = 0; i < to.pages.count; ++i) {
+    std::uint32_t& old = table_[mapping.pages.first + i].mapping;
+    std::uint32_t& now = table_[to.pages.first + i].mapping;
+    GPUPOOL_CHECK(old == to.index && now == 0);
+    old = 0;
+    now = to.index;
+  }
+  fill(to.pages);
+  add_stale(mapping.pages, mapping.address, to.index, tickets);
+  mapping.pages = to.pages;
+  mapping.address = to.address;
+}
+
+void Arena::add_stale(PageSpan pages, DeviceAddress address, std::uint32_t index,
+                      const TicketSet& tickets) {
+  ++mappings_[index - 1].aliases;
+  stale_.push_back({pages, address, index, tickets});
+  stale_pages_ += pages.count;
+}
+
+std::vector<Stale> Arena::take_stale(StreamTable& streams, std::uint64_t most_pages) {
+  std::vector<Stale> taken;
+  std::uint64_t pages = 0;
+  const auto is_taken = [&](Stale& stale) {
+    if (pages >= most_pages) return false;
+    stale.tickets.prune(streams);
+    if (!stale.tickets.empty()) return false;
+    pages += stale.pages.count;
+    taken.push_back(stale);
+    return true;
+  };
+  stale_.erase(std::remove_if(stale_.begin(), stale_.end(), is_taken), stale_.end());
+  return taken;
+}
+
+void Arena::end_stale(const std::vector<Stale>& stale, bool is_unmapped) {
+  if (!is_unmapped) {
+    stale_.insert(stale_.end(), stale.begin(), stale.end());
+    return;
+  }
+  for (const Stale& gone : stale) {
+    --mappings_[gone.mapping - 1].aliases;
+    stale_pages_ -= gone.pages.count;
+    add_hole(gone.pages);
+  }
+}
+
+std::uint64_t Arena::whole_pages_of_large(std::uint64_t first, std::uint64_t end) const noexcept {
+  const PageSpan& front = mapping_of(first).pages;
+  if (front.first < first) first = front.end();
+  if (first >= end) return 0;
+  const PageSpan& back = mapping_of(end - 1).pages;
+  if (back.end() > end) end = back.first;
+  return end > first ? end - first : 0;
 }
 
 void Arena::withdraw(const Mapping& mapping) {
@@ -51,16 +120,23 @@ void Arena::withdraw(const Mapping& mapping) {
     table_[page].mapping = 0;
   }
   add_hole(gone.pages);
+  GPUPOOL_CHECK(mappings_[index].aliases == 0);
   free_mappings_.push_back(index);
   held_bytes_ -= gone.bytes;
   overhead_bytes_ -= gone.bytes - gone.pages.count * kPageBytes;
   pages_returned_total_ += gone.pages.count;
   --mapping_count_;
+  if (gone.pages.count > 1) --large_mappings_;
   on_withdraw(gone);
 }
 
 void Arena::keep_stuck(const std::vector<Mapping>& stuck) {
   for (const Mapping& mapping : stuck) {
+    if (mapping.is_alias) {
+      fill(mapping.pages);
+      add_stale(mapping.pages, mapping.address, mapping.index, TicketSet());
+      continue;
+    }
     stuck_.push_back(mapping);
     stuck_bytes_ += mapping.bytes;
     if (mapping.address != 0) {
@@ -97,7 +173,7 @@ std::optional<PageSpan> Arena::find_unbacked(std::uint64_t pages) const {
     if (hole.count >= pages + 2 * gap) return PageSpan{hole.first + gap, pages};
   }
   const std::uint64_t first = high_water_ + (high_water_ > 0 ? gap : 0);
-  if (first + pages > page_capacity_) return std::nullopt;
+  if (first + pages > line_end_) return std::nullopt;
   return PageSpan{first, pages};
 }
 
@@ -132,7 +208,7 @@ void Arena::remove_hole(PageSpan pages) {
 
 std::uint64_t Arena::metadata_bytes() const noexcept {
   return high_water_ * sizeof(PageEntry) + mappings_.capacity() * sizeof(Mapping) +
-         holes_.capacity() * sizeof(PageSpan);
+         holes_.capacity() * sizeof(PageSpan) + stale_.capacity() * sizeof(Stale);
 }
 
 void Arena::check_invariants() const {
@@ -154,7 +230,7 @@ void Arena::check_invariants() const {
     hole_pages += holes_[i].count;
     GPUPOOL_CHECK(i == 0 || holes_[i - 1].end() < holes_[i].first);
   }
-  GPUPOOL_CHECK(hole_pages == unbacked);
+  GPUPOOL_CHECK(hole_pages + stale_pages_ + gaps_ == unbacked);
   for (const Mapping& mapping : stuck_) {
     if (mapping.address == 0) bytes += mapping.bytes;  // the others are on the line, counted there
   }

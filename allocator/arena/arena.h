@@ -6,11 +6,14 @@
 //
 //   held_bytes = sum of backed mappings + what a failed give-back left behind (stuck)
 //
-// A mapping is the smallest thing that can be given back: one physical handle or one segment.
+// A mapping is the smallest thing that can be given back or moved: one physical handle or one
+// segment. One that is moved is mapped at its new pages first, and at its old ones until later:
+// those are stale, neither backed nor to be backed, until they are unmapped.
 //
-// Thread safety, in two halves: back() and unback() make driver calls and run under the caller's
-// growth lock alone; everything else runs under the pool's lock. commit() and withdraw() are how
-// the first half's results become visible to the second.
+// Thread safety, in two halves: back(), unback() and unmap() make driver calls, the first two under
+// the caller's growth lock, the last under none; everything else runs under the pool's lock.
+// commit(), relocate(), withdraw() and end_stale() are how the first half's results become visible
+// to the second.
 #ifndef GPUPOOL_ARENA_ARENA_H_
 #define GPUPOOL_ARENA_ARENA_H_
 
@@ -25,6 +28,7 @@
 #include "base/units.h"
 #include "gpupool/options.h"
 #include "gpupool/status.h"
+#include "stream/ticket_set.h"
 
 namespace gpupool::internal {
 
@@ -42,6 +46,17 @@ struct Mapping {
   std::uint64_t bytes = 0;    // held from the driver for it
   PhysicalHandle handle;      // VMM
   DeviceAddress segment = 0;  // what cudaMalloc returned
+  std::uint32_t index = 0;    // in the arena's table, plus 1; 0: not in it
+  std::uint32_t aliases = 0;  // stale addresses where it is mapped as well
+  bool is_alias = false;      // stuck: it is one of those that could not be unmapped
+};
+
+/// Where a moved mapping was, and still is mapped.
+struct Stale {
+  PageSpan pages;
+  DeviceAddress address = 0;
+  std::uint32_t mapping = 0;  // the index of the mapping
+  TicketSet tickets;          // who may still be using the memory by that address
 };
 
 class Arena {
@@ -62,19 +77,36 @@ class Arena {
   /// For whoever asks without the pool's lock.
   const AddressMap& addresses() const noexcept { return addresses_; }
 
-  /// Gets memory from the driver for `pages`, which are unbacked and not being backed. All or
-  /// nothing: on an error what had been got is given back; what could not be is in `stuck`.
-  /// Never takes more than `budget_bytes`.
-  virtual Result<std::vector<Mapping>> back(PageSpan pages, std::uint64_t budget_bytes,
-                                            std::vector<Mapping>& stuck) = 0;
+  /// Gets memory from the driver for each of `targets`, whose pages are unbacked and not being
+  /// backed: maps its handle, where it has one, or a new one. All or nothing: on an error what had
+  /// been mapped is unmapped, and what was new is given back; what could not be is in `stuck`.
+  /// Never takes more than `budget_bytes`. Requires: targets are sorted by their pages.
+  virtual Result<void> back(std::vector<Mapping>& targets, std::uint64_t budget_bytes,
+                            std::vector<Mapping>& stuck) = 0;
   /// Gives `mapping` back. On an error it is as before. Memory that is off the line, but that the
   /// driver would not take, is in `stuck`.
   virtual Result<void> unback(const Mapping& mapping, std::vector<Mapping>& stuck) = 0;
+
+  /// More of the line, as much as there was at the start: reserves addresses for it, and shows it.
+  /// False where it is as long as it may be.
+  virtual bool can_extend() const noexcept { return false; }
+  virtual Result<DeviceAddress> reserve_more() { return Error::not_supported; }
+  virtual void extend(DeviceAddress) {}
+  /// Unmaps stale addresses in a row.
+  virtual Result<void> unmap(DeviceAddress address, std::uint64_t bytes) = 0;
 
   /// Shows pages got by back().
   void commit(const std::vector<Mapping>& mappings);
   /// Hides a mapping that unback() has given, or is about to give, back.
   void withdraw(const Mapping& mapping);
+  /// Shows that a mapping of before is at new pages now, too; its old ones are stale.
+  void relocate(const Mapping& to, const TicketSet& tickets);
+  /// Where moved mappings were. Some of it may be unmapped by a thread at this moment.
+  std::uint64_t stale_pages() const noexcept { return stale_pages_; }
+  /// Takes up to `most_pages` of it that nobody uses any more, which the caller unmaps.
+  std::vector<Stale> take_stale(StreamTable& streams, std::uint64_t most_pages);
+  /// They are unmapped; or, where the driver refused, are to be tried again.
+  void end_stale(const std::vector<Stale>& stale, bool is_unmapped);
   /// Keeps account of memory that the driver would not take back. What is on the line still
   /// (address != 0) keeps its pages, which no run covers.
   void keep_stuck(const std::vector<Mapping>& stuck);
@@ -87,9 +119,18 @@ class Arena {
   std::optional<PageSpan> find_unbacked(std::uint64_t pages) const;
   /// The unbacked stretches below the high-water mark, in order.
   const std::vector<PageSpan>& holes() const noexcept { return holes_; }
+  /// How many pages of [first, end), all of them backed, are of mappings that lie wholly in it.
+  std::uint64_t whole_pages(std::uint64_t first, std::uint64_t end) const noexcept {
+    if (first >= end) return 0;
+    return large_mappings_ == 0 ? end - first : whole_pages_of_large(first, end);
+  }
+  /// The unbacked pages above that mark.
+  PageSpan tail() const noexcept { return {high_water_, line_end_ - high_water_}; }
   /// One past the highest page ever backed.
   std::uint64_t high_water() const noexcept { return high_water_; }
+  /// The most that the line may have, and how many there are addresses for.
   std::uint64_t page_capacity() const noexcept { return page_capacity_; }
+  std::uint64_t reserved_pages() const noexcept { return line_end_ + (is_contiguous() ? 1 : 0); }
   bool is_backed(std::uint64_t page) const noexcept {
     return page < high_water_ && table_[page].mapping != 0;
   }
@@ -101,14 +142,20 @@ class Arena {
   /// Bytes of mappings beyond their pages, lost to alignment.
   std::uint64_t overhead_bytes() const noexcept { return overhead_bytes_; }
   std::uint64_t mapping_count() const noexcept { return mapping_count_; }
+  std::uint64_t backed_pages() const noexcept {
+    return pages_backed_total_ - pages_returned_total_;
+  }
   std::uint64_t pages_backed_total() const noexcept { return pages_backed_total_; }
   std::uint64_t pages_returned_total() const noexcept { return pages_returned_total_; }
   std::uint64_t metadata_bytes() const noexcept;
   void check_invariants() const;
 
  protected:
-  Arena(Driver& driver, std::uint64_t page_capacity);
+  /// `line_end`: the first page that must not be backed, yet.
+  Arena(Driver& driver, std::uint64_t page_capacity, std::uint64_t line_end);
   bool reserve_tables();
+  /// The line goes on from `first` to `end`: what lies before `first` is backed never.
+  void extend_line(std::uint64_t first, std::uint64_t end);
   /// A page or more left unbacked between mappings, so that they are never joined.
   virtual std::uint64_t gap_pages() const noexcept = 0;
   virtual void on_commit(const Mapping&) {}
@@ -121,20 +168,30 @@ class Arena {
   struct PageEntry {
     std::uint32_t mapping = 0;  // index in mappings_ plus 1; 0: unbacked
   };
+  std::uint64_t whole_pages_of_large(std::uint64_t first, std::uint64_t end) const noexcept;
+  /// Unbacked pages are backed from now on.
+  void fill(PageSpan pages);
+  void add_stale(PageSpan pages, DeviceAddress address, std::uint32_t index,
+                 const TicketSet& tickets);
   void add_hole(PageSpan pages);
   void remove_hole(PageSpan pages);
 
   std::uint64_t page_capacity_;
+  std::uint64_t line_end_;
+  std::uint64_t gaps_ = 0;  // pages below line_end_ that are never backed
   LazyArray<PageEntry> table_;
   std::vector<Mapping> mappings_;
   std::vector<std::uint32_t> free_mappings_;
   std::vector<PageSpan> holes_;  // disjoint, sorted, joined
   std::vector<Mapping> stuck_;
+  std::vector<Stale> stale_;       // oldest first
+  std::uint64_t stale_pages_ = 0;  // those being unmapped included
   std::uint64_t high_water_ = 0;
   std::uint64_t held_bytes_ = 0;
   std::uint64_t stuck_bytes_ = 0;
   std::uint64_t overhead_bytes_ = 0;
   std::uint64_t mapping_count_ = 0;
+  std::uint64_t large_mappings_ = 0;  // of more than a page
   std::uint64_t pages_backed_total_ = 0;
   std::uint64_t pages_returned_total_ = 0;
 };

@@ -12,16 +12,18 @@ constexpr std::uint64_t kLineFactor = 8;
 
 class SegmentArena final : public Arena {
  public:
-  SegmentArena(Driver& driver, std::uint64_t page_capacity) : Arena(driver, page_capacity) {}
+  SegmentArena(Driver& driver, std::uint64_t page_capacity)
+      : Arena(driver, page_capacity, page_capacity) {}
 
   bool reserve() { return reserve_tables() && addresses_.start_pages(page_capacity()); }
   bool is_contiguous() const noexcept override { return false; }
   std::uint64_t gap_pages() const noexcept override { return 1; }
 
-  Result<std::vector<Mapping>> back(PageSpan pages, std::uint64_t budget_bytes,
-                                    std::vector<Mapping>& stuck) override {
-    Mapping mapping;
-    mapping.pages = pages;
+  /// Requires: one target, a new one.
+  Result<void> back(std::vector<Mapping>& targets, std::uint64_t budget_bytes,
+                    std::vector<Mapping>& stuck) override {
+    Mapping& mapping = targets.front();
+    const PageSpan pages = mapping.pages;
     mapping.bytes = pages.count * kPageBytes;
     if (mapping.bytes > budget_bytes) return Error::out_of_memory;
     auto segment = driver_.allocate(mapping.bytes);
@@ -48,12 +50,15 @@ class SegmentArena final : public Arena {
       }
       return Error::not_supported;
     }
-    return std::vector<Mapping>{mapping};
+    return {};
   }
 
   Result<void> unback(const Mapping& mapping, std::vector<Mapping>&) override {
     return driver_.deallocate(mapping.segment, mapping.bytes);
   }
+
+  /// Nothing is ever mapped twice here.
+  Result<void> unmap(DeviceAddress, std::uint64_t) override { return Error::not_supported; }
 
  protected:
   void on_commit(const Mapping& mapping) override {

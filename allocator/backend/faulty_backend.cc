@@ -179,6 +179,8 @@ const Clock& FaultyBackend::clock() const noexcept { return inner_.clock(); }
 
 void FaultyBackend::wait_until(std::uint64_t time_ns) { inner_.wait_until(time_ns); }
 
+bool FaultyBackend::has_passed(std::uint64_t time_ns) const { return inner_.has_passed(time_ns); }
+
 Result<MemoryInfo> FaultyBackend::memory_info() {
   if (const auto error = plan_->enter(BackendCall::memory_info)) return *error;
   return inner_.memory_info();

@@ -259,6 +259,10 @@ void SimulatedBackend::end_background() {
   device_->virtual_clock.end_background();
 }
 
+bool SimulatedBackend::has_passed(std::uint64_t time_ns) const {
+  return device_->device_ns() >= time_ns;
+}
+
 void SimulatedBackend::wait_until(std::uint64_t time_ns) {
   DeviceCall call(*device_);
   const std::uint64_t now = device_->device_ns();

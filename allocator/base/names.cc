@@ -2,6 +2,7 @@
 #include "gpupool/observer.h"
 #include "gpupool/options.h"
 #include "gpupool/pool.h"
+#include "gpupool/record.h"
 #include "gpupool/stats.h"
 #include "gpupool/status.h"
 
@@ -146,6 +147,15 @@ const char* to_string(OnMisuse value) noexcept {
   switch (value) {
     case OnMisuse::report: return "report";
     case OnMisuse::abort: return "abort";
+  }
+  return "unknown";
+}
+
+const char* to_string(RecordEnd value) noexcept {
+  switch (value) {
+    case RecordEnd::stopped: return "stopped";
+    case RecordEnd::file_full: return "file_full";
+    case RecordEnd::buffer_full: return "buffer_full";
   }
   return "unknown";
 }

@@ -20,6 +20,8 @@ class Relaxed {
   /// The same before whatever is read next.
   T get_first() const noexcept { return value_.load(std::memory_order_acquire); }
   void set(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
+  /// What was written before is seen by whoever gets the value with get_first().
+  void set_last(T value) noexcept { value_.store(value, std::memory_order_release); }
   void add(T delta) noexcept { set(static_cast<T>(get() + delta)); }
   /// Sets `to` where the value is `from`; for the rare writer that is not the owner.
   bool exchange_if(T from, T to) noexcept {

@@ -23,13 +23,13 @@ namespace gpupool::internal {
 
 class Claim {
  public:
-  /// Starts open. `has_fence`: the claimers use heavy_fence().
-  void start(bool has_fence) noexcept {
+  /// Starts open, or barred. `has_fence`: the claimers use heavy_fence().
+  void start(bool has_fence, bool is_barred = false) noexcept {
     inside_.store(0, std::memory_order_relaxed);
-    gate_.store(has_fence ? 0 : kExchange, std::memory_order_release);
+    gate_.store((has_fence ? 0 : kExchange) | (is_barred ? kBarred : 0), std::memory_order_release);
   }
 
-  /// False: claimed, or ended. Then nothing was entered.
+  /// False: claimed, barred or ended. Then nothing was entered.
   bool enter() noexcept {
     inside_.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -49,6 +49,16 @@ class Claim {
   void end() noexcept { gate_.fetch_or(kEnded, std::memory_order_seq_cst); }
   bool has_ended() const noexcept { return (gate_.load(std::memory_order_acquire) & kEnded) != 0; }
 
+  /// Sends the owner through the pool's lock at each call, until it is unbarred: from when it has
+  /// been seen outside, after a heavy_fence() where there is one. Whoever holds that lock may claim
+  /// all the same.
+  void bar() noexcept { gate_.fetch_or(kBarred, std::memory_order_seq_cst); }
+  void unbar() noexcept { gate_.fetch_and(~kBarred, std::memory_order_release); }
+  /// Barred or ended: the owner goes the long way, without a try.
+  bool is_shut() const noexcept {
+    return (gate_.load(std::memory_order_acquire) & (kBarred | kEnded)) != 0;
+  }
+
   /// Keeps the owner out from when it has been seen outside, after a heavy_fence() where there is
   /// one.
   void claim() noexcept { gate_.fetch_or(kClaimed, std::memory_order_seq_cst); }
@@ -59,6 +69,7 @@ class Claim {
   static constexpr std::uint32_t kClaimed = 1;
   static constexpr std::uint32_t kEnded = 2;
   static constexpr std::uint32_t kExchange = 4;
+  static constexpr std::uint32_t kBarred = 8;
 
   std::atomic<std::uint32_t> inside_{0};
   std::atomic<std::uint32_t> gate_{kEnded};

@@ -27,6 +27,7 @@
 #include "cache/bin.h"
 #include "cache/magazines.h"
 #include "cache/run_bins.h"
+#include "cache/run_demand.h"
 
 namespace gpupool::internal {
 
@@ -65,6 +66,10 @@ class alignas(64) Depot {
     return touched;
   }
 
+  /// Not under lock() but the pool's: what the stream's caches may keep of its runs.
+  RunDemand& demand() noexcept { return demand_; }
+  const RunDemand& demand() const noexcept { return demand_; }
+
   // Without the lock, too.
   std::uint32_t head(std::uint32_t bin) const noexcept { return heads_[bin].get(); }
   /// False: take_runs() would find none.
@@ -95,6 +100,7 @@ class alignas(64) Depot {
   std::array<std::uint64_t, 2> bins_{};  // that have a chain
   static_assert(kBinCount <= 128);
   std::array<Relaxed<std::uint32_t>, kBinCount> heads_{};
+  RunDemand demand_;
 };
 
 }  // namespace gpupool::internal

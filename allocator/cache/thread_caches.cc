@@ -70,7 +70,7 @@ ThreadCache* ThreadCaches::open_cache(ThreadRecord& record, const StreamState* s
   cache->has_left_over.set(false);
   cache->runs.start();
   cache->small.start(small_limit_bytes);
-  cache->claim.start(has_fence_);
+  cache->claim.start(has_fence_, is_barred_);
   cache->next = record.caches;
   record.caches = cache;
   record.by_stream[stream % record.by_stream.size()] = cache;
@@ -119,6 +119,25 @@ std::size_t ThreadCaches::claim(std::vector<ThreadCache*>& caches, bool must_hav
   };
   const auto end = std::stable_partition(caches.begin(), caches.end(), is_outside);
   return static_cast<std::size_t>(end - caches.begin());
+}
+
+void ThreadCaches::bar_all() {
+  is_barred_ = true;
+  for_each_cache([](const ThreadRecord&, ThreadCache& cache) { cache.claim.bar(); });
+  if (has_fence_) heavy_fence();
+}
+
+void ThreadCaches::unbar_all() {
+  is_barred_ = false;
+  for_each_cache([](const ThreadRecord&, ThreadCache& cache) { cache.claim.unbar(); });
+}
+
+bool ThreadCaches::are_all_outside() const {
+  bool is_any_inside = false;
+  for_each_cache([&](const ThreadRecord&, const ThreadCache& cache) {
+    is_any_inside = is_any_inside || !cache.claim.is_outside();
+  });
+  return !is_any_inside;
 }
 
 CounterTotals ThreadCaches::totals() const {

@@ -40,7 +40,7 @@ class ThreadCaches {
   std::size_t record_count() const noexcept { return record_count_; }
   std::size_t cache_count() const noexcept { return cache_count_; }
   template <class F>
-  void for_each_cache(F visit) {
+  void for_each_cache(F visit) const {
     for (ThreadRecord* record = list_; record != nullptr; record = record->next) {
       for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
         visit(*record, *cache);
@@ -52,6 +52,12 @@ class ThreadCaches {
   /// been kept out of: an owner that the scheduler has stopped inside is not waited for, unless
   /// `must_have_all`.
   std::size_t claim(std::vector<ThreadCache*>& caches, bool must_have_all) const;
+
+  /// Has every owner, of caches opened later too, go through the pool's lock until it is unbarred;
+  /// none is inside any more once are_all_outside().
+  void bar_all();
+  void unbar_all();
+  bool are_all_outside() const;
 
   /// Adds up all shards, threads that have ended included.
   CounterTotals totals() const;
@@ -69,6 +75,7 @@ class ThreadCaches {
   LazyArray<ThreadRecord> record_memory_;
   LazyArray<ThreadCache> cache_memory_;
   bool has_fence_ = false;
+  bool is_barred_ = false;
   ThreadRecord* list_ = nullptr;
   ThreadRecord* unused_records_ = nullptr;
   ThreadCache* unused_caches_ = nullptr;

@@ -12,6 +12,14 @@ using internal::MutexUnlock;
 
 namespace {
 
+/// One that caches serve: their blocks have the alignment of their tier, and nothing special.
+bool is_plain(const AllocationRequest& request) {
+  return request.alignment <= internal::kGranuleBytes &&
+         internal::is_power_of_two(request.alignment) &&
+         request.allocation_class == AllocationClass::normal &&
+         request.capture_pool == CapturePoolId{};
+}
+
 void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
   ++histogram.count[internal::duration_bucket(ns)];
   histogram.sum_ns += ns;
@@ -58,6 +66,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
       BlockRef block = cache != nullptr ? take_cached(*cache, shape) : BlockRef();
       if (!block.exists()) {
         tier = shape.tier;
+        if (tier == Tier::run && cache != nullptr) note_run_miss(*cache, shape.units);
         block = take_shared(shape, stream, internal::Reach::before_end);
         if (block.exists() && cache != nullptr && shape.tier != Tier::run) {
           refill(*cache, shape.bin());
@@ -157,7 +166,8 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   if (!may_extend) {
     const BlockRef block = reclaim(shape, stream, record, has_looked);
     if (block.exists()) {
-      const std::uint64_t limit = options_.cache_large_bytes / internal::kUnitBytes;
+      const std::uint64_t limit =
+          depots_[stream->index()]->demand().worth_bytes() / internal::kUnitBytes;
       tiers_.runs().widen_use(shape.units_needed(), limit);
       return block;
     }
@@ -245,7 +255,10 @@ void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, Str
   block_record.tick.set(tick_.get());
   // Last, so that a block is live only once its record is whole.
   block_record.store(internal::BlockWord::live(tag, bin, stream));
-  return address_of(block);
+  void* const address = address_of(block);
+  if (recorder_ != nullptr) [[unlikely]]
+    recorder_->note_allocation(address, request.bytes, trace_stream(stream));
+  return address;
 }
 
 Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Error error) {
@@ -255,10 +268,13 @@ Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Erro
   ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
   ++counted_.failures_by_reason[static_cast<std::size_t>(reason)];
 
+  if (recorder_ != nullptr) recorder_->note_failure(request.bytes);
+
   FailureReport& report = last_failure_;
   report.happened = true;
   report.error = error;
   report.reason = reason;
+  report.is_address_space_used_up = false;
   report.time_ns = clock_.now_ns();
   report.requested_bytes = request.bytes;
   report.limit_bytes = limit_bytes_;

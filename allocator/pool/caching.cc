@@ -77,11 +77,13 @@ GPUPOOL_INLINE void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id,
   // A small block that was served as a run has no bin where it would be looked for.
   if (units > internal::kUnitsPerChunk) {
     set_run_limit(cache);
+    if (cache.runs.put(id, units, blocks)) return;
     while (may_displace(units * internal::kUnitBytes, cache.runs.limit_bytes())) {
       if (cache.runs.put(id, units, blocks)) return;
       const RunChain other = cache.runs.evict_other(units, blocks);
       if (other.head != 0) {
-        flush(other, cache.stream);
+        let_go(other, cache);
+        set_run_limit(cache);
         continue;
       }
       // The cache is full of this size alone: somebody else allocates it, or nobody does.
@@ -92,8 +94,19 @@ GPUPOOL_INLINE void Pool::Impl::put_run(ThreadCache& cache, internal::RunId id,
       cache.runs.cut(own, blocks);
       if (!cache.hands_over) flush(own.link(blocks), cache.stream);
     }
+    cache.depot->demand().note_let_go(units, units * internal::kUnitBytes);
+    if (cache.runs.bytes() != 0) shrink_to_worth(cache);
   }
   tiers_.put_run(id, tickets_of(cache.stream));
+}
+
+void Pool::Impl::shrink_to_worth(ThreadCache& cache) {
+  set_run_limit(cache);
+  while (cache.runs.bytes() > cache.runs.limit_bytes()) {
+    const RunChain other = cache.runs.evict_other(0, tiers_.directory().runs());
+    if (other.head == 0) return;
+    flush(other, cache.stream);
+  }
 }
 
 GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
@@ -166,6 +179,9 @@ void Pool::Impl::put_cached(ThreadCache* cache, BlockRef block, StreamIndex stre
     put_small(*cache, tiers_.record(block).load().bin(), block.code());
   } else {
     const auto units = static_cast<std::uint32_t>(tiers_.bytes_of(block) / internal::kUnitBytes);
+    // What would be a hit, but for the recording, is put as one: it asks for no other share.
+    if (recorder_ != nullptr && cache->runs.put(block.run, units, tiers_.directory().runs()))
+      return;
     put_run(*cache, block.run, units);
   }
 }

@@ -57,6 +57,8 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   if (!word.is_live() || !block_record.take(word, BlockWord::cached(word.bin(), index))) {
     return count_misuse(explain(pointer));
   }
+  if (recorder_ != nullptr) [[unlikely]]
+    recorder_->note_free(pointer, trace_stream(index));
 
   const std::uint64_t block_bytes =
       target.fallback != nullptr ? target.fallback->bytes : tiers_.bytes_of(target.block);
@@ -240,6 +242,7 @@ internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint
   while (depots_.size() <= adopted->index()) {
     depots_.push_back(std::make_unique<internal::Depot>());
   }
+  depots_[adopted->index()]->demand().start(options_.cache_large_bytes);
   return adopted;
 }
 

@@ -46,13 +46,19 @@ std::uint64_t Pool::Impl::flush(const RunChain& chain, StreamIndex stream) {
   return chain.bytes();
 }
 
+std::uint64_t Pool::Impl::let_go(const RunChain& chain, ThreadCache& cache) {
+  if (chain.head == 0) return 0;
+  cache.depot->demand().note_let_go(chain.units, chain.bytes());
+  return flush(chain, cache.stream);
+}
+
 std::uint64_t Pool::Impl::flush_runs(ThreadCache& cache) {
   if (!cache.may_hold_runs) return 0;
   std::uint64_t moved = 0;
   for (;;) {
     const RunChain chain = cache.runs.evict_other(0, tiers_.directory().runs());
     if (chain.head == 0) break;
-    moved += flush(chain, cache.stream);
+    moved += let_go(chain, cache);
   }
   cache.runs.rest();
   cache.may_hold_runs = false;
@@ -66,7 +72,7 @@ std::uint64_t Pool::Impl::flush_nearest_runs(ThreadRecord* record, StreamIndex s
   if (record == nullptr) return 0;
   for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
     if (cache->stream != stream || cache->runs.bytes() == 0) continue;
-    return flush(cache->runs.take_nearest(units, tiers_.directory().runs()), stream);
+    return let_go(cache->runs.take_nearest(units, tiers_.directory().runs()), *cache);
   }
   return 0;
 }
@@ -114,6 +120,11 @@ std::uint64_t Pool::Impl::flush_depot(StreamIndex stream, bool must) {
   }
   depot_run_quota_.fetch_sub(depot.take_idle_quota(), std::memory_order_relaxed);
   return moved;
+}
+
+std::uint64_t Pool::Impl::depot_bytes() const noexcept {
+  return depot_small_bytes_.load(std::memory_order_relaxed) +
+         depot_run_quota_.load(std::memory_order_relaxed);
 }
 
 bool Pool::Impl::has_handed_over() const {
@@ -203,6 +214,10 @@ void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
   flush_depot(stream, true);
 }
 
+std::uint32_t Pool::Impl::tick_at(std::uint64_t now_ns) const {
+  return first_tick_ + static_cast<std::uint32_t>((now_ns - aging_start_ns_) / internal::kTickNs);
+}
+
 void Pool::Impl::restart_aging() {
   const std::uint64_t now = clock_.now_ns();
   first_tick_ = tick_at(now);
@@ -232,7 +247,7 @@ void Pool::Impl::age_caches(std::uint64_t now_ns) {
     for (;;) {
       const RunChain chain = cache.runs.take_if(is_old_run, tiers_.directory().runs());
       if (chain.head == 0) break;
-      moved += flush(chain, cache.stream);
+      moved += let_go(chain, cache);
     }
     if (cache.runs.bytes() == 0) flush_runs(cache);
     return moved;

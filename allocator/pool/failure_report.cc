@@ -47,7 +47,8 @@ std::string FailureReport::text() const {
          human(pending_bytes) + " + free " + human(free_bytes) + "; largest free block " +
          human(largest_free_block_bytes) + ", largest request that would have worked " +
          human(largest_satisfiable_bytes) + "; device free " + human(device_free_bytes) + " of " +
-         human(device_total_bytes);
+         human(device_total_bytes) +
+         (is_address_space_used_up ? "; the address space has no room for it" : "");
 }
 
 }  // namespace gpupool

@@ -10,13 +10,12 @@ using internal::kPageBytes;
 using internal::kUnitBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
-using internal::PageSpan;
+using internal::PageSupply;
 
 namespace {
 
-/// Segments are taken at least this large, since what lies in different ones never joins; the
-/// exact need is tried where so much is not to be had.
-constexpr std::uint64_t kSegmentStepPages = 16;
+/// To grow, to do without what another thread took, without the device, with what is given back.
+constexpr int kMaxRounds = 6;
 
 }  // namespace
 
@@ -70,14 +69,21 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   refresh_device_memory();
   MutexLock lock(mu_);
   const bool is_normal = request.allocation_class == AllocationClass::normal;
-  return fail(request, is_normal ? reason_of_miss(shape, false) : MissReason::budget,
-              result.error());
+  const bool has_addresses =
+      !is_normal || arena_->can_extend() ||
+      planner_->plan(shape.units_needed(), shape.alignment_needed(), internal::kAnybody, false);
+  MissReason reason = MissReason::budget;
+  if (is_normal) reason = has_addresses ? reason_of_miss(shape, false) : MissReason::fragmented;
+  const Error error = fail(request, reason, result.error());
+  last_failure_.is_address_space_used_up = !has_addresses;
+  return error;
 }
 
 Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                                internal::StreamState* stream,
                                                internal::ThreadRecord* record) {
   if (stream->is_released()) return Error::invalid_argument;
+  wait_for_maintenance();
   if (request.allocation_class == AllocationClass::contiguous) {
     return allocate_fallback(request, stream, record, FallbackReason::contiguous);
   }
@@ -101,6 +107,16 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
   return outcome.error;
 }
 
+void Pool::Impl::wait_for_maintenance() {
+  std::uint64_t until = 0;
+  {
+    MutexLock lock(mu_);
+    until = growth_busy_until_ns_;
+  }
+  driver_.backend().wait_until(until);
+  commit_ahead(true);
+}
+
 Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request,
                                                          const Shape& shape,
                                                          internal::StreamState* stream,
@@ -114,39 +130,58 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
     outcome.pointer = hand_out(block, request, stream->index(), record);
     return true;
   };
-  // The second round does without the free run that the first counted on and that a thread
-  // without the growth lock may have taken meanwhile; what it grows by is enough alone.
-  for (const bool may_extend : {true, false}) {
-    PageSpan pages;
+  bool may_be_idle = false;
+  {
+    MutexLock lock(mu_);
+    forecast_.note(clock_.now_ns(), shape.units_needed());
+    may_be_idle = options_.runtime.recycling != Recycling::off && streams_.has_unfinished();
+  }
+  // What only waits for somebody to look is empty as well.
+  if (may_be_idle) {
+    complete_work(Patience::brief);
+    MutexLock lock(mu_);
+    tiers_.runs().part_idle();
+  }
+  GrowthRound round;
+  do {
+    PageSupply supply;
     {
       MutexLock lock(mu_);
-      if (may_extend) outcome.reason = reason_of_miss(shape, true);
+      if (round.number == 0) outcome.reason = reason_of_miss(shape, true);
       // Whoever held the growth lock before may have grown for us.
       if (take()) return outcome;
-      const auto plan =
-          plan_growth(shape.units_needed(), shape.align_units, stream->index(), may_extend);
+      const auto plan = planner_->plan(shape.units_needed(), shape.alignment_needed(),
+                                       stream->index(), round.may_extend);
       outcome.is_line_used_up = !plan.has_value();
-      if (!plan.has_value() || held_bytes() + plan->count * kPageBytes > limit_bytes_) {
-        return outcome;
-      }
-      pages = with_growth_step(*plan);
+      if (plan.has_value()) supply = prepare_pages(*plan, round, stream->index());
     }
-    auto backed = back_pages(pages);
-    const std::uint64_t exact = internal::divide_up(shape.units_needed(), kUnitsPerPage);
-    if (!backed.ok() && pages.count > exact) {
-      pages.count = exact;
-      backed = back_pages(pages);
+    if (outcome.is_line_used_up) {
+      if (!open_addresses()) return outcome;
+      continue;
     }
-    if (!backed.ok()) {
-      outcome.error = backed.error();
-      return outcome;
+    if (supply.missing_pages > 0) {
+      if (!release_for(shape, round)) return outcome;
+      continue;
     }
+    const auto backed = back_pages(supply);
     MutexLock lock(mu_);
-    add_pages(pages, backed.value());
+    leaving_bytes_ -= supply.moved_pages * kPageBytes;
+    if (!backed.ok()) {
+      recycler_->call_off(supply);
+      outcome.error = backed.error();
+      // What the driver does not give may be there, empty.
+      if (outcome.error != Error::out_of_memory || round.is_device_full) return outcome;
+      round.is_device_full = true;
+      continue;
+    }
+    add_pages(supply);
     const bool is_taken = take();
     note_held();
     if (is_taken) return outcome;
-  }
+    // Another thread, without the growth lock, has taken the free run that the plan counted on.
+    // What is grown by next is enough alone.
+    round.may_extend = false;
+  } while (++round.number < kMaxRounds);
   return outcome;
 }
 
@@ -156,7 +191,7 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   // Room to begin at a boundary where the driver promises less than is asked for.
   const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
-  if (!make_room(bytes)) return Error::out_of_memory;
+  if (!make_room(bytes, limit_bytes_, options_.reserve_bytes)) return Error::out_of_memory;
   const auto allocation = driver_.allocate(bytes);
   if (!allocation.ok()) return allocation.error();
   MutexLock lock(mu_);
@@ -171,6 +206,10 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   fallback.block.tick.set(tick_.get());
   fallback.block.store(
       internal::BlockWord::live(tag, internal::BlockWord::kNoBin, stream->index()));
+  if (recorder_ != nullptr) {
+    recorder_->note_allocation(reinterpret_cast<void*>(address), request.bytes,
+                               trace_stream(stream->index()));
+  }
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
   count_miss(request, MissReason::cold);
   ++counted_.fallbacks;
@@ -180,120 +219,14 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   return reinterpret_cast<void*>(address);
 }
 
-bool Pool::Impl::make_room(std::uint64_t bytes) {
-  std::vector<internal::RunId> leaving;
-  {
-    MutexLock lock(mu_);
-    if (held_bytes() + bytes <= limit_bytes_) return true;
-    if (bytes > limit_bytes_) return false;
-    // The arena's empty pages are of no use to a block that cannot be in it.
-    drain_all();
-    // Whoever waits for another thread in full does it without the growth lock.
-    pause_to_complete_work(Patience::brief);
-    leaving = detach_empty(limit_bytes_ - bytes);
-  }
-  const std::uint64_t released = give_back(leaving);
-  MutexLock lock(mu_);
-  if (released > 0) count_trim(released, TrimReason::out_of_memory);
-  return held_bytes() + bytes <= limit_bytes_;
-}
-
-std::optional<PageSpan> Pool::Impl::plan_growth(std::uint32_t units, std::uint32_t align_units,
-                                                StreamIndex stream, bool may_extend) const {
-  if (!arena_->is_contiguous() || !may_extend) {
-    return arena_->find_unbacked(internal::divide_up(units, kUnitsPerPage));
-  }
-  const internal::RunTable& runs = tiers_.runs();
-  // Wherever unbacked pages touch free units, only the difference is needed: the fewest pages, the
-  // lowest address of equals.
-  std::optional<PageSpan> best;
-  const auto consider = [&](PageSpan pages) {
-    if (!best || pages.count < best->count) best = pages;
-  };
-  for (const PageSpan& hole : arena_->holes()) {
-    const std::uint64_t before =
-        runs.usable_units_before(hole.first * kUnitsPerPage, align_units, stream);
-    const std::uint64_t inside = hole.count * kUnitsPerPage;
-    if (before + inside >= units) {
-      consider({hole.first, internal::divide_up(units - std::min<std::uint64_t>(before, units - 1),
-                                                kUnitsPerPage)});
-      continue;
-    }
-    const std::uint64_t after = runs.usable_units_after(hole.end() * kUnitsPerPage, stream);
-    if (before + inside + after >= units) consider(hole);
-  }
-  const std::uint64_t end = arena_->high_water();
-  const std::uint64_t before = runs.usable_units_before(end * kUnitsPerPage, align_units, stream);
-  const std::uint64_t pages =
-      internal::divide_up(units - std::min<std::uint64_t>(before, units - 1), kUnitsPerPage);
-  if (end + pages <= arena_->page_capacity()) consider({end, pages});
-  return best;
-}
-
-bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
-  const auto plan = plan_growth(shape.units_needed(), shape.align_units, stream, true);
-  return plan.has_value() && held_bytes() + plan->count * kPageBytes <= limit_in_force();
-}
-
-PageSpan Pool::Impl::with_growth_step(PageSpan pages) const {
-  if (arena_->is_contiguous() || pages.count >= kSegmentStepPages) return pages;
-  if (held_bytes() + kSegmentStepPages * kPageBytes > limit_bytes_) return pages;
-  return arena_->find_unbacked(kSegmentStepPages).value_or(pages);
-}
-
-Result<std::vector<internal::Mapping>> Pool::Impl::back_pages(PageSpan pages) {
-  std::uint64_t budget = 0;
-  {
-    MutexLock lock(mu_);
-    budget = limit_bytes_ - std::min(limit_bytes_, held_bytes());
-  }
-  std::vector<internal::Mapping> stuck;
-  auto mappings = arena_->back(pages, budget, stuck);
-  MutexLock lock(mu_);
-  arena_->keep_stuck(stuck);
-  if (!stuck.empty()) note_held();
-  return mappings;
-}
-
-void Pool::Impl::add_pages(PageSpan pages, const std::vector<internal::Mapping>& mappings) {
-  arena_->commit(mappings);
-  tiers_.runs().set_end(arena_->high_water() * kUnitsPerPage);
-  tiers_.runs().add(pages.first * kUnitsPerPage,
-                    static_cast<std::uint32_t>(pages.count * kUnitsPerPage));
-  const std::uint64_t bytes = pages.count * kPageBytes;
-  counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
-  emit({.kind = SlowPathEventKind::growth, .bytes = bytes});
-}
-
-std::uint64_t Pool::Impl::largest_growth_units(std::uint64_t pages) const {
-  if (pages == 0) return 0;
-  if (!arena_->is_contiguous()) {
-    return arena_->find_unbacked(pages).has_value() ? pages * kUnitsPerPage : 0;
-  }
-  // What plan_growth could make of `pages` pages, for a stream that has freed nothing.
-  const internal::RunTable& runs = tiers_.runs();
-  std::uint64_t largest = 0;
-  for (const PageSpan& hole : arena_->holes()) {
-    std::uint64_t units =
-        runs.usable_units_before(hole.first * kUnitsPerPage, 1, internal::kAnybody) +
-        std::min(hole.count, pages) * kUnitsPerPage;
-    if (pages >= hole.count) {
-      units += runs.usable_units_after(hole.end() * kUnitsPerPage, internal::kAnybody);
-    }
-    largest = std::max(largest, units);
-  }
-  const std::uint64_t end = arena_->high_water();
-  const std::uint64_t room = std::min(pages, arena_->page_capacity() - end);
-  return std::max(largest, runs.usable_units_before(end * kUnitsPerPage, 1, internal::kAnybody) +
-                               room * kUnitsPerPage);
-}
-
 MissReason Pool::Impl::reason_of_miss(const Shape& shape, bool served) const {
   const std::uint64_t need = shape.units_needed() * kUnitBytes;
   const std::uint64_t limit = limit_in_force();
   const std::uint64_t headroom = limit - std::min(limit, held_bytes());
   if (!served && free_bytes() + pending_bytes() + headroom < need) return MissReason::budget;
-  if (tiers_.runs().largest_free_units() * kUnitBytes >= need) return MissReason::pending;
+  const bool is_pending = served ? tiers_.runs().largest_free_units() >= shape.units_needed()
+                                 : fits_once_complete(shape.units_needed(), internal::kAnybody);
+  if (is_pending) return MissReason::pending;
   if (free_bytes() >= need) return MissReason::fragmented;
   if (served) return MissReason::cold;
   // Room enough in sum, but part of it is free in pieces and part of it not backed.

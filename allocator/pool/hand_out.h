@@ -49,7 +49,7 @@ GPUPOOL_INLINE void Pool::Impl::set_run_limit(internal::ThreadCache& cache) {
   // What the device may have in caches is shared by the caches that hold any runs. One that holds
   // more than its new share keeps it until it is used, aged or claimed.
   if (!cache.may_hold_runs) add_run_cache(cache);
-  cache.runs.set_limit(run_share_bytes_.get());
+  cache.runs.set_limit(run_limit_of(cache));
 }
 
 }  // namespace gpupool

@@ -96,7 +96,7 @@ bool Pool::Impl::put_run_handing_over(ThreadCache& cache, internal::RunId id) {
   if (!cache.claim.enter()) return false;
   bool is_put = false;
   if (cache.may_hold_runs) {
-    cache.runs.set_limit(run_share_bytes_.get());
+    cache.runs.set_limit(run_limit_of(cache));
     is_put = cache.runs.put(id, units, blocks);
     if (!is_put) {
       const RunBatch older = cache.runs.find_older_half(units, blocks);
@@ -116,7 +116,7 @@ bool Pool::Impl::put_run_handing_over(ThreadCache& cache, internal::RunId id) {
 
 internal::RunId Pool::Impl::take_run_quickly(ThreadCache& cache, std::uint32_t units) {
   if (!cache.may_hold_runs) return 0;
-  cache.runs.set_limit(run_share_bytes_.get());
+  cache.runs.set_limit(run_limit_of(cache));
   // No more than the cache has room for: the rest would have to go to the tiers.
   RunBatch batch = take_batch(cache, units, 1 + cache.runs.room_for(units));
   cache.takes_handed_over = batch.blocks > 0;

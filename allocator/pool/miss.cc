@@ -10,11 +10,28 @@ namespace gpupool {
 using internal::MutexLock;
 using internal::Reach;
 
+namespace {
+
+/// A run so long is placed with what is complete by now known, which takes an event or two: with
+/// several streams, where it lies decides how much is held (five points on a job that gathers 64 MB
+/// at a time), and what only waits for a look counts as taken.
+constexpr std::uint32_t kLookUnits = (std::uint64_t{16} << 20) / internal::kUnitBytes;
+
+}  // namespace
+
+void Pool::Impl::note_run_miss(internal::ThreadCache& cache, std::uint32_t units) {
+  cache.depot->demand().note_asked(units);
+  if (units >= kLookUnits && tiers_.runs().pending_bytes() >= units * internal::kUnitBytes) {
+    pause_to_complete_work(Patience::none);
+  }
+}
+
 GPUPOOL_INLINE internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache& cache,
                                                            std::uint32_t units) {
   if (cache.depot->may_have_runs(units)) {
     if (const internal::RunId id = take_handed_over_run(cache, units); id != 0) return id;
   }
+  note_run_miss(cache, units);
   BlockRef block = tiers_.take_run(units, 1, cache.stream, Reach::before_end);
   // The arena's end is for when nothing can be reclaimed: see take_after_reclaim().
   if (block.run == 0 && has_nothing_to_reclaim(*internal::hot_slot.record, cache.stream)) {
@@ -29,7 +46,9 @@ GPUPOOL_INLINE internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache
 GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::StreamState* stream) {
   const internal::HotSlot& hot = internal::hot_slot;
   internal::ThreadCache& cache = *hot.cache;
-  if (bytes == 0 || bytes > limit_bytes_) return allocate_plain_cold(bytes, stream);
+  if (bytes == 0 || bytes > limit_bytes_ || cache.claim.is_shut()) {
+    return allocate_plain_cold(bytes, stream);
+  }
   const auto units =
       static_cast<std::uint32_t>((bytes + internal::kUnitBytes - 1) / internal::kUnitBytes);
   internal::RunId id = 0;
@@ -42,8 +61,8 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::Str
   }
   if (id == 0) {
     MutexLock lock(mu_);
-    // A stream that has ended has no cache that is open.
-    if (!cache.claim.has_ended()) id = take_run_shared(cache, units);
+    // A stream that has ended has no cache that is open, and what is recorded goes another way.
+    if (!cache.claim.is_shut()) id = take_run_shared(cache, units);
     if (id != 0) is_noted = hot.record->counters.count_run(bytes, units * internal::kUnitBytes);
   }
   if (id == 0) return allocate_plain_cold(bytes, stream);
@@ -65,10 +84,12 @@ GPUPOOL_COLD Result<void*> Pool::Impl::miss_small(std::size_t bytes,
     if (code == 0) code = take_small_quickly(cache, bin);
     cache.claim.leave();
     if (code != 0) is_noted = hot.record->counters.count_small(bin, bytes);
+  } else if (cache.claim.is_shut()) {
+    return allocate_plain_cold(bytes, stream);
   }
   if (code == 0) {
     MutexLock lock(mu_);
-    if (!cache.claim.has_ended()) code = take_small_shared(cache, bin);
+    if (!cache.claim.is_shut()) code = take_small_shared(cache, bin);
     if (code != 0) is_noted = hot.record->counters.count_small(bin, bytes);
   }
   if (code == 0) return allocate_plain_cold(bytes, stream);

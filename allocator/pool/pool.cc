@@ -25,6 +25,15 @@ bool is_label(std::string_view text) {
   });
 }
 
+/// Whole pages, where the limit has them: an odd number of bytes may be given for both, and what
+/// is over beyond the last page is no page to hold.
+std::uint64_t reserve_from(std::uint64_t asked_bytes, std::uint64_t limit_bytes) {
+  const std::uint64_t rounded =
+      internal::round_up(std::min(asked_bytes, std::uint64_t{1} << 60), kPageBytes);
+  if (asked_bytes > limit_bytes) return rounded;
+  return std::min(rounded, internal::round_down(limit_bytes, kPageBytes));
+}
+
 /// A number that no other pool of the process has or had.
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last{0};
@@ -37,14 +46,24 @@ Status not_yet(std::string what) {
   return {Error::not_supported, std::move(what) + " is not available yet"};
 }
 
+Result<void, Status> find_trim_fault(const TrimOptions& trim) {
+  if (trim.idle_after_ns > 0 && trim.idle_bytes_per_second == 0) {
+    return invalid("trim.idle_bytes_per_second: above 0, where trim.idle_after_ns is");
+  }
+  if (trim.idle_bytes_per_second > kMaxTrimBytes) {
+    return invalid("trim.idle_bytes_per_second: up to " + format_size(kMaxTrimBytes));
+  }
+  if (trim.keep_device_free_bytes > kMaxTrimBytes) {
+    return invalid("trim.keep_device_free_bytes: up to " + format_size(kMaxTrimBytes));
+  }
+  return {};
+}
+
 }  // namespace
 
 // The beginning.
 
 Result<void, Status> Pool::Impl::find_fault(const RuntimeOptions& options) {
-  if (options.recycling != Recycling::off) {
-    return not_yet(std::string("recycling '") + to_string(options.recycling) + "'");
-  }
   if (options.policy != CrossStreamPolicy::when_done) {
     return not_yet(std::string("policy '") + to_string(options.policy) + "'");
   }
@@ -55,7 +74,7 @@ Result<void, Status> Pool::Impl::find_fault(const RuntimeOptions& options) {
   if (!(ratio >= 0.0 && ratio <= 1.0)) {
     return invalid("thresholds.fragmentation_ratio: from 0 to 1");
   }
-  return {};
+  return find_trim_fault(options.trim);
 }
 
 Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
@@ -74,7 +93,7 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
   return find_fault(options.runtime);
 }
 
-Pool::Impl::Impl(Backend& backend, PoolOptions options)
+internal::PoolState::PoolState(Backend& backend, PoolOptions options)
     : serial_(next_serial()),
       tag_count_(static_cast<std::uint32_t>(options.tags.size())),
       options_(std::move(options)),
@@ -83,6 +102,8 @@ Pool::Impl::Impl(Backend& backend, PoolOptions options)
       driver_(backend, clock_, options_.observer),
       events_(backend),
       tiers_(streams_, options_.watched_sizes) {}
+
+Pool::Impl::Impl(Backend& backend, PoolOptions options) : PoolState(backend, std::move(options)) {}
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
   const auto memory = driver_.backend().memory_info();
@@ -118,8 +139,7 @@ Result<void, Status> Pool::Impl::start() {
   const auto limit = limit_from(options_.capacity);
   if (!limit.ok()) return limit.error();
   limit_bytes_ = limit.value();
-  options_.reserve_bytes =
-      internal::round_up(std::min(options_.reserve_bytes, std::uint64_t{1} << 60), kPageBytes);
+  options_.reserve_bytes = reserve_from(options_.reserve_bytes, limit_bytes_);
   if (options_.reserve_bytes > limit_bytes_) {
     return invalid("reserve: " + format_size(options_.reserve_bytes) +
                    " is more than the capacity, " + format_size(limit_bytes_));
@@ -136,14 +156,17 @@ Result<void, Status> Pool::Impl::start() {
   }
   arena_ = std::move(arena).value();
   addresses_ = &arena_->addresses();
+  planner_.emplace(*arena_, tiers_.runs());
   range_base_ = addresses_->range_base();
   range_granules_ = addresses_->range_units() * internal::kGranulesPerUnit;
   {
     MutexLock lock(mu_);
     if (!tiers_.reserve(arena_->addresses(), arena_->page_capacity() * internal::kUnitsPerPage,
-                        limit_bytes_ / internal::kUnitBytes + internal::kUnitsPerPage)) {
+                        limit_bytes_ / internal::kUnitBytes + internal::kUnitsPerPage, *arena_)) {
       return Status{Error::out_of_memory, "no host address space for the pool's tables"};
     }
+    recycler_.emplace(*arena_, tiers_.runs());
+    tiers_.runs().track_pages(tracks_pages());
     if (!caches_.reserve()) {
       return Status{Error::out_of_memory, "no host address space for the threads' caches"};
     }
@@ -158,13 +181,18 @@ Result<void, Status> Pool::Impl::start() {
   refresh_device_memory();
   if (options_.reserve_bytes > 0) {
     const internal::PageSpan pages{0, options_.reserve_bytes / kPageBytes};
-    const auto backed = back_pages(pages);
+    internal::PageSupply supply;
+    {
+      MutexLock lock(mu_);
+      supply = recycler_->new_pages(pages, options_.runtime);
+    }
+    const auto backed = back_pages(supply);
     if (!backed.ok()) {
       return Status{backed.error(), "the reserve of " + format_size(options_.reserve_bytes) +
                                         " cannot be had from the device"};
     }
     MutexLock lock(mu_);
-    add_pages(pages, backed.value());
+    add_pages(supply);
     note_held();
   }
   return {};
@@ -177,6 +205,8 @@ Pool::Impl::~Impl() {
 }
 
 void Pool::Impl::shut_down() {
+  // Whoever wants to know how it ended stops it before.
+  static_cast<void>(stop_recording().ok());
   forget_threads();
   // Unmapping does not wait for running work, which so must be done: on what was freed, caches
   // included, and on what leaked, whatever stream uses it.
@@ -197,7 +227,11 @@ void Pool::Impl::shut_down() {
   // From here on errors are of no use: the driver may be unloading at process exit, which gives
   // everything back by itself.
   MutexLock growth(growth_mu_);
+  wait_for_maintenance();
   MutexLock lock(mu_);
+  for (const internal::Stale& stale : arena_->take_stale(streams_, ~std::uint64_t{0})) {
+    static_cast<void>(arena_->unmap(stale.address, stale.pages.count * kPageBytes));
+  }
   std::vector<internal::Mapping> stuck = arena_->stuck();
   for (std::uint64_t page = 0; page < arena_->high_water();) {
     if (!arena_->is_backed(page)) {
@@ -277,6 +311,10 @@ std::uint64_t Pool::trim(std::uint64_t target_held_bytes, TrimReason reason) {
 Result<void, Status> Pool::reconfigure(const RuntimeOptions& options) {
   return impl_->reconfigure(options);
 }
+Result<void, Status> Pool::record(const std::string& path, RecordOptions options) {
+  return impl_->start_recording(path, options);
+}
+Result<RecordReport, Status> Pool::stop_recording() { return impl_->stop_recording(); }
 MaintainReport Pool::maintain(std::chrono::nanoseconds budget) { return impl_->maintain(budget); }
 std::uint64_t Pool::drain_caches() { return impl_->drain_caches(); }
 void Pool::reset_peaks() { impl_->reset_peaks(); }

@@ -1,48 +1,28 @@
 // The pool behind Pool: routes requests through the tiers, grows the arena, keeps the books.
 //
-// A hit takes no lock: it is the thread's own cache that serves it (hit.cc). Below, three locks,
-// taken in this order:
-//   growth_mu_  one thread at a time calls the driver's memory management (backing, giving back,
-//               fallbacks), so that a plan made under mu_ holds until it is committed under mu_
-//               again.
-//   events_mu_  one thread at a time closes epochs and looks at their events. An event takes
-//               0.4 us, but up to milliseconds while another thread is in cudaFree; so a request
-//               that may be served otherwise does not wait for this lock (Patience).
-//   mu_         guards every structure that threads share; what all requests need that no cache
-//               serves. No driver call is made under it.
+// What it knows, and which lock guards what: pool_state.h.
 //
 // Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, threads.cc,
-// caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, peaks.cc, report.cc.
+// caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, recording.cc, peaks.cc,
+// report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
-#include "arena/arena.h"
-#include "backend/driver.h"
 #include "base/hot_slot.h"
-#include "base/mutex.h"
-#include "cache/depot.h"
-#include "cache/thread_caches.h"
 #include "gpupool/pool.h"
-#include "pool/fallbacks.h"
-#include "pool/peak_window.h"
+#include "pool/pool_state.h"
 #include "pool/shape.h"
-#include "pool/shared_tiers.h"
-#include "stream/epoch_events.h"
-#include "stream/stream_table.h"
 
 namespace gpupool {
 
-class Pool::Impl {
+class Pool::Impl : private internal::PoolState {
   friend class Pool;
 
  public:
@@ -74,6 +54,8 @@ class Pool::Impl {
   std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason);
   Result<void, Status> reconfigure(const RuntimeOptions& options);
   MaintainReport maintain(std::chrono::nanoseconds budget);
+  Result<void, Status> start_recording(const std::string& path, const RecordOptions& options);
+  Result<RecordReport, Status> stop_recording();
   std::uint64_t drain_caches();
   void reset_peaks();
   void check_invariants() const;
@@ -83,6 +65,7 @@ class Pool::Impl {
   using Shape = internal::Shape;
   using StreamIndex = internal::StreamIndex;
   using TicketSet = internal::TicketSet;
+  using ExtraUse = internal::ExtraUse;
 
   /// Where an address given by a caller leads.
   struct Target {
@@ -91,12 +74,6 @@ class Pool::Impl {
     bool is_start = false;
     bool exists() const noexcept { return block.exists() || fallback != nullptr; }
   };
-  /// A use of a block by another stream than the one that will free it.
-  struct ExtraUse {
-    internal::Ticket ticket;
-    bool at_free = false;  // the ticket is taken when the block is freed
-  };
-
   // hit.cc
   enum class Outcome : std::uint8_t {
     done,
@@ -140,10 +117,12 @@ class Pool::Impl {
   Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
   std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
       GPUPOOL_REQUIRES(mu_);
+  /// No cache has the run. May let go of the lock, to look for what is complete.
+  void note_run_miss(internal::ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
   internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
 
-  /// The granule of the arena's one range that begins at `address`; beyond range_granules_ where
+  /// The granule of the arena's first range that begins at `address`; beyond range_granules_ where
   /// none does. An address below the base or inside a granule turns into a huge number.
   std::uint64_t granule_in_range(DeviceAddress address) const noexcept {
     return std::rotr(address - range_base_, internal::log2_floor(internal::kGranuleBytes));
@@ -153,7 +132,7 @@ class Pool::Impl {
     return tag.index();
   }
   DeviceAddress address_of_unit(std::uint64_t unit) const noexcept {
-    if (range_granules_ != 0) [[likely]]
+    if (unit * internal::kGranulesPerUnit < range_granules_) [[likely]]
       return range_base_ + unit * internal::kUnitBytes;
     return addresses_->address_of(unit);
   }
@@ -230,6 +209,11 @@ class Pool::Impl {
   /// After a miss: more blocks of the same kind, where they cost nothing.
   void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t run_limit_of(const internal::ThreadCache& cache) const noexcept {
+    return std::min(run_share_bytes_.get(), cache.depot->demand().worth_bytes());
+  }
+  /// Gives the tiers what the cache has beyond what it is worth.
+  void shrink_to_worth(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void add_run_cache(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_share() GPUPOOL_REQUIRES(mu_);
 
@@ -259,6 +243,9 @@ class Pool::Impl {
   // Each flush gives blocks to the shared tiers and returns their bytes.
   std::uint64_t flush(internal::Chain chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(const internal::RunChain& chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  /// Out of the cache unused, for somebody or something else.
+  std::uint64_t let_go(const internal::RunChain& chain, internal::ThreadCache& cache)
+      GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_runs(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// The size nearest to `units` in the thread's cache of the stream.
   std::uint64_t flush_nearest_runs(internal::ThreadRecord* record, StreamIndex stream,
@@ -271,11 +258,7 @@ class Pool::Impl {
   std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
   /// Whether any depot has anything.
   bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
-  /// Perhaps more than there are; 0 only where there are none.
-  std::uint64_t depot_bytes() const noexcept {
-    return depot_small_bytes_.load(std::memory_order_relaxed) +
-           depot_run_quota_.load(std::memory_order_relaxed);
-  }
+  std::uint64_t depot_bytes() const noexcept;  // perhaps more than there are; 0: there are none
   std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// The caches of all threads but `record`'s that `is_meant`.
   template <class F, class G>
@@ -321,27 +304,58 @@ class Pool::Impl {
   GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
                                    internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  /// Gives empty pages back to make room for `bytes` under the limit; false where there is none.
-  bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
                                   internal::ThreadRecord* record, FallbackReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  std::optional<internal::PageSpan> plan_growth(std::uint32_t units, std::uint32_t align_units,
-                                                StreamIndex stream, bool may_extend) const
-      GPUPOOL_REQUIRES(mu_);
-  /// Whether the pool could grow for a request, as far as is known without the driver.
-  bool can_grow(const Shape& shape, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
-  internal::PageSpan with_growth_step(internal::PageSpan pages) const GPUPOOL_REQUIRES(mu_);
-  Result<std::vector<internal::Mapping>> back_pages(internal::PageSpan pages) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
-  void add_pages(internal::PageSpan pages, const std::vector<internal::Mapping>& mappings)
-      GPUPOOL_REQUIRES(mu_);
-  std::uint64_t largest_growth_units(std::uint64_t pages) const GPUPOOL_REQUIRES(mu_);
   MissReason reason_of_miss(const Shape& shape, bool served) const GPUPOOL_REQUIRES(mu_);
   void count_miss(const AllocationRequest& request, MissReason reason) GPUPOOL_REQUIRES(mu_);
   void note_held() GPUPOOL_REQUIRES(mu_);
   /// With no growth under way, which the device would count and the books not yet.
   void refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+
+  // recycling.cc
+  /// How a request is being served by growing, and what was tried already.
+  struct GrowthRound {
+    int number = 0;
+    bool may_extend = true;
+    bool is_device_full = false;
+    bool has_released = false;
+    bool is_exact = false;
+  };
+  bool tracks_pages() const GPUPOOL_REQUIRES(mu_) {
+    return options_.runtime.recycling != Recycling::off || options_.runtime.trim.idle_after_ns != 0;
+  }
+  /// The most that the arena may hold.
+  std::uint64_t arena_limit_pages() const GPUPOOL_REQUIRES(mu_);
+  /// Whether the pool could grow for a request, as far as is known without the driver.
+  bool can_grow(const Shape& shape, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
+  /// Nothing is set aside where pages are missing.
+  internal::PageSupply prepare_pages(const internal::GrowthPlan& plan, const GrowthRound& round,
+                                     StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  Result<void> back_pages(internal::PageSupply& supply) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  void add_pages(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
+  /// Gives back what cannot move, for a request that moving does not serve.
+  bool release_for(const Shape& shape, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  /// Gives empty pages back until `bytes` more are at most `bound`, but `reserve` bytes of them;
+  /// false where there are too few.
+  bool make_room(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// Unmaps addresses that moved pages have left, as far as they are out of use and the budget
+  /// lasts; returns how many pages.
+  std::uint64_t unmap_stale(std::uint64_t budget_ns) GPUPOOL_EXCLUDES(mu_);
+  std::uint64_t unmap(const std::vector<internal::Stale>& stale) GPUPOOL_EXCLUDES(mu_);
+  /// In virtual time, what it does under the growth lock is not over yet.
+  void wait_for_maintenance() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// Moves pages to where the next request is likely to need them, until `end_ns`.
+  void back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  internal::PageSupply prepare_ahead(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
+  /// What was mapped ahead becomes free, once it is; `must`: that is waited for. False: not yet.
+  bool commit_ahead(bool must) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// More unbacked pages; false where there are no more.
+  bool open_addresses() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
   /// How long a thread waits for another one that looks at events, and may be stuck in the driver.
@@ -398,12 +412,30 @@ class Pool::Impl {
       GPUPOOL_REQUIRES(mu_);
   /// Gives freed fallbacks whose work is known complete back to the driver; returns their bytes.
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+
+  // trimming.cc
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t trim_idle(std::uint64_t now_ns, std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  /// For whoever else is on the device, as far as TrimOptions says: what is missing there, and as
+  /// much of it as there is, until `end_ns`.
+  std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t give_back_pages(std::uint64_t pages, TrimReason reason) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
+      GPUPOOL_REQUIRES(mu_);
+  /// They stay.
+  void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);
   void count_trim(std::uint64_t released, TrimReason reason) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void shut_down();
+
+  // recording.cc: see Note [What is recorded]
+  std::uint32_t trace_stream(StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
+  std::vector<internal::RecordEvent> live_events() GPUPOOL_REQUIRES(mu_);
 
   // pool.cc
   static Result<void, Status> find_fault(const RuntimeOptions& options);
@@ -413,12 +445,15 @@ class Pool::Impl {
   // report.cc
   /// What would_fit() says for a stream, kAnybody for one that is not known.
   Fit find_fit(std::size_t bytes, StreamIndex index) const GPUPOOL_REQUIRES(mu_);
+  /// A run once all pending work is complete.
+  bool fits_once_complete(std::uint32_t units, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
   std::uint64_t held_bytes() const GPUPOOL_REQUIRES(mu_) {
     return arena_->held_bytes() + fallbacks_.bytes();
   }
   std::uint64_t limit_in_force() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t pending_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t movable_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
   void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const
       GPUPOOL_REQUIRES(mu_);
@@ -430,69 +465,9 @@ class Pool::Impl {
   void visit_all(const std::function<void(const BlockInfo&)>& visitor) const GPUPOOL_REQUIRES(mu_);
   void visit_chunk(internal::ChunkId id, const std::function<void(const BlockInfo&)>& visitor) const
       GPUPOOL_REQUIRES(mu_);
-  bool is_plain(const AllocationRequest& request) const noexcept {
-    return request.alignment <= internal::kGranuleBytes &&
-           internal::is_power_of_two(request.alignment) &&
-           request.allocation_class == AllocationClass::normal &&
-           request.capture_pool == CapturePoolId{};
-  }
-  std::uint32_t tick_at(std::uint64_t now_ns) const GPUPOOL_REQUIRES(mu_) {
-    return first_tick_ + static_cast<std::uint32_t>((now_ns - aging_start_ns_) / internal::kTickNs);
-  }
+  std::uint32_t tick_at(std::uint64_t now_ns) const GPUPOOL_REQUIRES(mu_);
   /// Ages are counted from now on, so that the same requests again find caches that age the same.
   void restart_aging() GPUPOOL_REQUIRES(mu_);
-
-  // What a hit reads, written seldom.
-  const std::uint64_t serial_;
-  DeviceAddress range_base_ = 0;  // of the arena, where it is one range; else there are none
-  std::uint64_t range_granules_ = 0;
-  const internal::AddressMap* addresses_ = nullptr;
-  std::uint32_t tag_count_ = 0;
-  internal::Relaxed<std::uint32_t> tick_;
-
-  PoolOptions options_;
-  const Clock& clock_;
-  const std::uint64_t start_time_ns_;
-  std::uint64_t start_unix_ns_ = 0;
-  internal::Driver driver_;
-
-  internal::Mutex growth_mu_;
-  mutable internal::Mutex events_mu_ GPUPOOL_ACQUIRED_AFTER(growth_mu_);
-  mutable internal::Mutex mu_ GPUPOOL_ACQUIRED_AFTER(events_mu_);
-  internal::StreamTable streams_ GPUPOOL_GUARDED_BY(mu_);
-  internal::EpochEvents events_ GPUPOOL_GUARDED_BY(events_mu_);
-  std::vector<internal::EpochEnd> closing_ GPUPOOL_GUARDED_BY(events_mu_);  // kept for its memory
-  // Guarded by mu_, but for its directory, which a hit reads.
-  internal::SharedTiers tiers_;
-  internal::ThreadCaches caches_ GPUPOOL_GUARDED_BY(mu_);
-  internal::ThreadRecord* orphan_ GPUPOOL_GUARDED_BY(mu_) = nullptr;
-  bool is_orphan_used_ GPUPOOL_GUARDED_BY(mu_) = false;
-  std::vector<std::unique_ptr<internal::Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
-  std::vector<internal::ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
-  bool has_passed_over_ GPUPOOL_GUARDED_BY(mu_) = false;  // drain_all(), somebody
-  std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;  // that may hold runs
-  internal::Relaxed<std::uint64_t> run_share_bytes_;      // of each; written under mu_
-  internal::Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);
-  std::unordered_map<const void*, std::vector<ExtraUse>> extra_uses_ GPUPOOL_GUARDED_BY(mu_);
-  // Its structures are guarded by mu_; its driver calls run under growth_mu_ alone.
-  std::unique_ptr<internal::Arena> arena_;
-  std::uint64_t limit_bytes_ = 0;
-
-  // Of all depots; of runs what they may have. Changed without mu_.
-  alignas(64) std::atomic<std::uint64_t> depot_run_quota_{0};
-  std::atomic<std::uint64_t> depot_small_bytes_{0};
-
-  // Books. The fields of `counted_` that are not named in report.cc are its own; the rest of
-  // StatsV1 is filled when it is asked for.
-  alignas(64) StatsV1 counted_ GPUPOOL_GUARDED_BY(mu_);
-  FailureReport last_failure_ GPUPOOL_GUARDED_BY(mu_);
-  internal::PeakWindow peak_window_ GPUPOOL_GUARDED_BY(mu_);
-  std::uint64_t shared_requests_ GPUPOOL_GUARDED_BY(mu_) = 0;
-  std::uint64_t leaving_bytes_ GPUPOOL_GUARDED_BY(mu_) = 0;  // empty, on their way to the driver
-  std::uint64_t next_aging_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
-  std::uint64_t aging_start_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;
-  std::uint32_t first_tick_ GPUPOOL_GUARDED_BY(mu_) = 0;  // at that time
-  bool is_started_ = false;
 };
 
 }  // namespace gpupool

@@ -27,12 +27,20 @@ std::uint64_t Pool::Impl::free_bytes() const {
          arena_->stuck_bytes() + leaving_bytes_;
 }
 
+std::uint64_t Pool::Impl::movable_pages() const {
+  // Where one stream is known, its free runs are ready whatever it is still at: see by page.
+  const internal::RunTable& runs = tiers_.runs();
+  return runs.is_alone() && streams_.has_unfinished() ? recycler_->idle_pages()
+                                                      : runs.empty_pages();
+}
+
 std::uint64_t Pool::Impl::largest_satisfiable() const {
   const std::uint64_t limit = limit_in_force();
-  const std::uint64_t headroom = limit - std::min(limit, held_bytes());
-  return std::max(tiers_.runs().largest_ready_units(),
-                  largest_growth_units(headroom / kPageBytes)) *
-         kUnitBytes;
+  const std::uint64_t headroom = (limit - std::min(limit, held_bytes())) / kPageBytes;
+  const bool moves = options_.runtime.recycling != Recycling::off;
+  const std::uint64_t by_growth =
+      moves ? (headroom + movable_pages()) * kUnitsPerPage : planner_->largest_units(headroom);
+  return std::max(tiers_.runs().largest_ready_units(), by_growth) * kUnitBytes;
 }
 
 void Pool::Impl::fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const {
@@ -84,7 +92,7 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   stats.limit_bytes = limit_bytes_;
   stats.limit_in_force_bytes = limit_in_force();
   stats.reserve_bytes = options_.reserve_bytes;
-  stats.address_range_bytes = arena_->page_capacity() * kPageBytes;
+  stats.address_range_bytes = arena_->reserved_pages() * kPageBytes;
   stats.address_range_used_bytes = arena_->high_water() * kPageBytes;
   stats.largest_free_block_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
   stats.largest_satisfiable_bytes = largest_satisfiable();
@@ -132,6 +140,8 @@ StatsV1 Pool::Impl::stats() {
   stats.has_asymmetric_claims = internal::has_heavy_fence() ? 1 : 0;
   stats.pages_mapped = arena_->pages_backed_total();
   stats.pages_unmapped = arena_->pages_returned_total();
+  stats.stale_pages = arena_->stale_pages();
+  stats.address_ranges = arena_->addresses().range_count();
   stats.epochs_closed = streams_.epochs_closed();
   stats.events_recorded = streams_.epochs_closed();
   stats.stream_mismatches = streams_.mismatches();
@@ -139,6 +149,7 @@ StatsV1 Pool::Impl::stats() {
   stats.recycling = static_cast<std::uint8_t>(options_.runtime.recycling);
   stats.policy = static_cast<std::uint8_t>(options_.runtime.policy);
   stats.backing = static_cast<std::uint8_t>(options_.backing);
+  stats.alias_reuse = static_cast<std::uint8_t>(options_.runtime.alias_reuse);
   stats.slack = options_.runtime.slack;
   stats.threshold_fragmentation_ratio = options_.runtime.thresholds.fragmentation_ratio;
   stats.threshold_required_block_bytes = options_.runtime.thresholds.required_block_bytes;
@@ -198,7 +209,19 @@ Fit Pool::Impl::find_fit(std::size_t bytes, StreamIndex index) const {
   if (can_grow(shape, index)) return Fit::by_growth;
   // What is too short for a chunk does for a small block by itself, where the pool cannot grow.
   if (fits_as_run) return Fit::now;
-  return runs.largest_free_units() >= units ? Fit::after_pending : Fit::no;
+  return fits_once_complete(units, index) ? Fit::after_pending : Fit::no;
+}
+
+bool Pool::Impl::fits_once_complete(std::uint32_t units, StreamIndex stream) const {
+  const internal::RunTable& runs = tiers_.runs();
+  if (runs.largest_free_units() >= units) return true;
+  if (options_.runtime.recycling == Recycling::off) return false;
+  const std::uint64_t limit = limit_in_force();
+  const std::uint64_t headroom = (limit - std::min(limit, held_bytes())) / kPageBytes;
+  const std::uint64_t pages = headroom + runs.pages_once_complete();
+  if (internal::divide_up(units, kUnitsPerPage) <= pages) return true;
+  const auto plan = planner_->plan(units, 1, stream, true);
+  return plan.has_value() && plan->unshared_pages <= pages;
 }
 
 // The map.

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "cache/bin.h"
 #include "gpupool/pool.h"
+#include "runs/run_table.h"
 #include "size_class/size_class.h"
 
 namespace gpupool::internal {
@@ -33,6 +34,9 @@ struct Shape {
   }
   /// Units in a row that the arena must have for it.
   std::uint32_t units_needed() const noexcept { return tier == Tier::run ? units : kUnitsPerChunk; }
+  std::uint32_t alignment_needed() const noexcept {
+    return tier == Tier::run ? align_units : kWithinPage;
+  }
 };
 
 /// Requires: 0 < bytes <= 2^48, alignment a power of two up to a page.

@@ -7,10 +7,10 @@
 namespace gpupool::internal {
 
 bool SharedTiers::reserve(const AddressMap& addresses, std::uint64_t unit_capacity,
-                          std::uint64_t max_backed_units) {
+                          std::uint64_t max_backed_units, const Arena& arena) {
   addresses_ = &addresses;
   const std::uint64_t chunks = max_backed_units / kUnitsPerChunk + 2;
-  return runs_.reserve(unit_capacity, max_backed_units) && chunks_.reserve(chunks) &&
+  return runs_.reserve(unit_capacity, max_backed_units, &arena) && chunks_.reserve(chunks) &&
          slabs_.reserve(chunks * 2) && directory_.reserve(runs_, chunks);
 }
 
@@ -69,7 +69,7 @@ bool SharedTiers::has_slot(SizeClass size_class, StreamIndex stream) const {
 
 bool SharedTiers::has_buddy(std::uint32_t units, StreamIndex stream) const {
   if (stream < lists_.size() && lists_[stream]->rooms >> units != 0) return true;
-  return runs_.can_take(kUnitsPerChunk, 1, stream, Reach::everywhere);
+  return runs_.can_take(kUnitsPerChunk, kWithinPage, stream, Reach::everywhere);
 }
 
 // Putting back.
@@ -154,7 +154,7 @@ ChunkId SharedTiers::chunk_with_room(std::uint32_t units, StreamIndex stream, Re
 }
 
 ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
-  const RunId run = runs_.take(kUnitsPerChunk, 1, stream, reach, RunKind::chunk);
+  const RunId run = runs_.take(kUnitsPerChunk, kWithinPage, stream, reach, RunKind::chunk);
   if (run == 0) return 0;
   ChunkId id = unused_;
   if (id != 0) {

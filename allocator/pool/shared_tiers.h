@@ -35,7 +35,7 @@ class SharedTiers {
 
   /// `addresses` outlives the tiers' use.
   bool reserve(const AddressMap& addresses, std::uint64_t unit_capacity,
-               std::uint64_t max_backed_units);
+               std::uint64_t max_backed_units, const Arena& arena);
   void know_stream(StreamIndex stream);
 
   // Each gives a block whose record says cached, by `stream`, or one that does not exist.

@@ -1,5 +1,5 @@
 // What keeps a pool in shape besides allocating: streams coming and going, caches given back,
-// completed work noticed, memory returned to the driver.
+// completed work noticed. Memory that returns to the driver: trimming.cc.
 #include <algorithm>
 
 #include "base/check.h"
@@ -7,10 +7,7 @@
 
 namespace gpupool {
 
-using internal::kPageBytes;
-using internal::kUnitsPerPage;
 using internal::MutexLock;
-using internal::RunId;
 
 namespace {
 
@@ -79,6 +76,7 @@ std::uint64_t Pool::Impl::drain_caches() {
   MutexLock lock(mu_);
   pause_to_complete_work(Patience::full);
   tiers_.runs().restart_use();
+  for (const auto& depot : depots_) depot->demand().start(options_.cache_large_bytes);
   restart_aging();
   return moved;
 }
@@ -100,21 +98,41 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     const std::uint64_t live = fold_peaks();
     peak_window_.roll(now, {live, held_bytes()});
     rearm_all();
+    idle_pages_.note(now, tiers_.runs().take_fewest_empty_pages(), options_.runtime.trim);
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
-    has_driver_work = fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0;
+    has_driver_work = owes_others_ || fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0 ||
+                      arena_->stale_pages() > 0 || ahead_.has_value() ||
+                      idle_pages_.due(now, options_.runtime.trim) > 0 ||
+                      forecast_.wanted_units(now) > 0;
   }
   // Where another thread is in the driver, the next step reads; this one waits for nobody.
   if (is_device_reading_old && growth_mu_.try_lock()) {
     refresh_device_memory();
     growth_mu_.unlock();
+    MutexLock lock(mu_);
+    owes_others_ = missing_for_others() > 0;
+    has_driver_work = has_driver_work || owes_others_;
   }
   if (!has_driver_work) return report;
   // All before is short; what may take as long as the driver likes is left for a next step.
   report.more_to_do = budget.count() <= 0;
   if (report.more_to_do) return report;
-  MutexLock growth(growth_mu_);
-  report.released_bytes = free_complete_fallbacks();
-  report.released_bytes += retry_stuck();
+  const std::uint64_t end = driver_.now_ns() + static_cast<std::uint64_t>(budget.count());
+  unmap_stale(static_cast<std::uint64_t>(budget.count()));
+  if (driver_.now_ns() >= end || !growth_mu_.try_lock()) {
+    report.more_to_do = true;
+    return report;
+  }
+  const std::uint64_t start = driver_.now_ns();
+  report.released_bytes += free_complete_fallbacks() + retry_stuck();
+  report.released_bytes += trim_for_others(end) + trim_idle(now, end);
+  back_ahead(now, end);
+  report.more_to_do = driver_.now_ns() >= end;
+  if (const std::uint64_t now_ns = driver_.now_ns(); now_ns > start) {
+    MutexLock lock(mu_);
+    growth_busy_until_ns_ = now_ns;
+  }
+  growth_mu_.unlock();
   return report;
 }
 
@@ -139,133 +157,12 @@ std::uint64_t Pool::Impl::free_complete_fallbacks() {
   }
 }
 
-std::uint64_t Pool::Impl::retry_stuck() {
-  std::uint64_t released = 0;
-  std::vector<internal::Mapping> stuck;
-  {
-    MutexLock lock(mu_);
-    stuck = arena_->stuck();
-  }
-  for (const internal::Mapping& mapping : stuck) {
-    std::vector<internal::Mapping> still_stuck;
-    const auto gone = arena_->unback(mapping, still_stuck);
-    if (!gone.ok()) continue;
-    MutexLock lock(mu_);
-    arena_->forget_stuck(mapping);
-    arena_->keep_stuck(still_stuck);
-    if (still_stuck.empty()) {
-      released += mapping.bytes;
-      counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::rollback)] +=
-          mapping.bytes;
-    }
-  }
-  return released;
-}
-
-// Trimming.
-
-std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
-  drain_patiently();
-  {
-    MutexLock lock(mu_);
-    pause_to_complete_work(Patience::full);
-  }
-  // After completed work was looked for, so that one call gives back all that can be.
-  MutexLock growth(growth_mu_);
-  std::uint64_t released = free_complete_fallbacks();
-  std::vector<RunId> leaving;
-  {
-    MutexLock lock(mu_);
-    leaving = detach_empty(target_held_bytes);
-  }
-  released += give_back(leaving);
-  released += retry_stuck();
-  MutexLock lock(mu_);
-  count_trim(released, reason);
-  return released;
-}
-
-void Pool::Impl::count_trim(std::uint64_t released, TrimReason reason) {
-  ++counted_.trims_by_reason[static_cast<std::size_t>(reason)];
-  counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += released;
-  emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
-}
-
-std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes) {
-  internal::RunTable& runs = tiers_.runs();
-  struct Empty {
-    internal::Mapping mapping;
-    RunId run;
-  };
-  // Only memory that nobody may still be using: free runs without tickets, whole mappings.
-  std::vector<Empty> empty;
-  for (RunId id = 1; id < runs.id_end(); ++id) {
-    if (!runs.is_idle(id)) continue;
-    const internal::Run& run = runs[id];
-    std::uint64_t page = internal::divide_up(run.start, kUnitsPerPage);
-    while ((page + 1) * kUnitsPerPage <= run.end()) {
-      const internal::Mapping& mapping = arena_->mapping_of(page);
-      if (mapping.pages.first == page && mapping.pages.end() * kUnitsPerPage <= run.end()) {
-        empty.push_back({mapping, id});
-      }
-      page = mapping.pages.end();
-    }
-  }
-  // From the end of the arena, so that what stays is packed at its start. The front of a run that
-  // is cut keeps the run's id, so that the ids hold while going down.
-  std::sort(empty.begin(), empty.end(), [](const Empty& a, const Empty& b) {
-    return a.mapping.pages.first > b.mapping.pages.first;
-  });
-  std::vector<RunId> leaving;
-  std::uint64_t held = held_bytes();
-  // The reserve is the arena's alone: fallbacks go back when they are freed, stuck memory as soon
-  // as the driver takes it.
-  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
-  for (const auto& [mapping, run] : empty) {
-    if (held <= target_held_bytes) break;
-    if (arena < options_.reserve_bytes + mapping.bytes) continue;
-    const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
-    leaving.push_back(
-        runs.take_at(run, mapping.pages.first * kUnitsPerPage, units, internal::RunKind::leaving));
-    leaving_bytes_ += units * internal::kUnitBytes;
-    held -= mapping.bytes;
-    arena -= mapping.bytes;
-  }
-  return leaving;
-}
-
-std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
-  std::uint64_t released = 0;
-  for (const RunId id : leaving) {
-    internal::Mapping mapping;
-    {
-      MutexLock lock(mu_);
-      mapping = arena_->mapping_of(tiers_.runs()[id].start / kUnitsPerPage);
-    }
-    std::vector<internal::Mapping> stuck;
-    const auto gone = arena_->unback(mapping, stuck);
-    MutexLock lock(mu_);
-    leaving_bytes_ -= tiers_.runs()[id].units * internal::kUnitBytes;
-    if (!gone.ok()) {
-      tiers_.runs().put(id, TicketSet());
-      continue;
-    }
-    tiers_.runs().remove(id);
-    arena_->withdraw(mapping);
-    arena_->keep_stuck(stuck);
-    if (!stuck.empty()) continue;
-    released += mapping.bytes;
-    counted_.device_free_bytes += mapping.bytes;
-    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)] +=
-        mapping.bytes;
-  }
-  return released;
-}
-
 Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
   if (auto fault = find_fault(options); !fault.ok()) return fault;
   MutexLock lock(mu_);
+  if (options.trim.idle_after_ns != options_.runtime.trim.idle_after_ns) idle_pages_.restart();
   options_.runtime = options;
+  tiers_.runs().track_pages(tracks_pages());
   ++counted_.reconfigurations;
   emit({.kind = SlowPathEventKind::reconfigured});
   return {};

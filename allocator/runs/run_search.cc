@@ -15,7 +15,7 @@ constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 RunId RunTable::find_aligned(const RunIndex& index, RunId id, std::uint32_t units,
                              std::uint32_t align_units) const {
   for (; id != 0; id = index.after(id)) {
-    if (round_up(runs_[id].start, align_units) + units <= runs_[id].end()) return id;
+    if (first_place(runs_[id].start, units, align_units) + units <= runs_[id].end()) return id;
   }
   return 0;
 }
@@ -41,7 +41,7 @@ std::uint64_t RunTable::find_across(std::uint32_t units, std::uint32_t align_uni
     }
     if (after != 0) end += usable_units_after(end, stream);
     if (end == end_ && reach == Reach::before_end) return;
-    const std::uint64_t at = round_up(start, align_units);
+    const std::uint64_t at = first_place(start, units, align_units);
     if (at + units > end) return;
     if (best == kNowhere || end - start < best_units || (end - start == best_units && at < best)) {
       best = at;
@@ -94,15 +94,6 @@ RunId RunTable::take_across(std::uint32_t units, std::uint32_t align_units, Stre
 
 // Questions.
 
-template <class Visit>
-void RunTable::for_each_pending(Visit visit) const {
-  for (RunId id = nobodys_.first_walked(); id != 0; id = nobodys_.next_walked(id)) visit(id);
-  for (const auto& own : by_stream_) {
-    for (RunId id = own->index.first_walked(); id != 0; id = own->index.next_walked(id)) visit(id);
-  }
-  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) visit(end_run_);
-}
-
 bool RunTable::has_of_others(StreamIndex stream) const noexcept {
   return pending_units_ != (stream < by_stream_.size() ? by_stream_[stream]->units : 0);
 }
@@ -140,14 +131,25 @@ std::uint64_t RunTable::largest_free_units() const {
   return units;
 }
 
-std::uint64_t RunTable::usable_units_before(std::uint64_t unit, std::uint32_t align_units,
-                                            StreamIndex stream) const {
+std::uint64_t RunTable::pages_once_complete() const {
+  std::uint64_t pages = 0;
+  for (RunId id = 1; id < id_end_; ++id) {
+    // Each stretch is walked once, from its first run.
+    if (runs_[id].kind != RunKind::free || free_before(runs_[id].start) != 0) continue;
+    std::uint64_t end = runs_[id].end();
+    while (const RunId after = free_at(end)) end = runs_[after].end();
+    const std::uint64_t start = runs_[id].start;
+    pages += count_pages(start, static_cast<std::uint32_t>(end - start));
+  }
+  return pages;
+}
+
+std::uint64_t RunTable::usable_units_before(std::uint64_t unit, StreamIndex stream) const {
   std::uint64_t start = unit;
   for (RunId id = free_before(start); id != 0 && is_usable(id, stream); id = free_before(start)) {
     start = runs_[id].start;
   }
-  start = round_up(start, align_units);
-  return start < unit ? unit - start : 0;
+  return unit - start;
 }
 
 std::uint64_t RunTable::usable_units_after(std::uint64_t unit, StreamIndex stream) const {

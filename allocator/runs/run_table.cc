@@ -16,12 +16,16 @@ RunTable::RunTable(StreamTable& streams, const std::vector<std::uint64_t>& watch
     watched_.push_back({bytes, 0});
     shortest_watched_units_ = std::min(shortest_watched_units_, divide_up(bytes, kUnitBytes));
   }
+  shortest_counted_units_ = shortest_watched_units_;
 }
 
-bool RunTable::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units) {
+bool RunTable::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units,
+                       const Arena* arena) {
+  arena_ = arena;
   // At most one run a backed unit; one more record while a run is being cut.
   return max_backed_units + 2 < kInChunk && by_unit_.reserve(unit_capacity + 1) &&
-         runs_.reserve(max_backed_units + 2);
+         runs_.reserve(max_backed_units + 2) &&
+         page_tickets_.reserve(divide_up(unit_capacity, kUnitsPerPage) + 1);
 }
 
 void RunTable::know_stream(StreamIndex stream) {
@@ -39,6 +43,7 @@ void RunTable::set_alone(bool is_alone) {
   for (RunId id = 1; id < id_end_; ++id) {
     if (runs_[id].kind == RunKind::free) look_again(id);
   }
+  note_fewest();
 }
 
 // Records.
@@ -68,29 +73,44 @@ void RunTable::set_alone(bool is_alone) {
 
 // The indices of free runs.
 
-[[gnu::always_inline]] inline void RunTable::count_ready(std::uint32_t units, bool added) noexcept {
+[[gnu::always_inline]] inline void RunTable::count_ready(std::uint64_t start, std::uint32_t units,
+                                                         bool added) noexcept {
   // Unsigned arithmetic wraps both ways, so that one step serves adding and taking away.
   const std::uint64_t delta = added ? units : 0 - std::uint64_t{units};
   Ready& ready = ready_by_log2_[static_cast<std::uint32_t>(std::bit_width(units)) - 1];
   ready_units_ += delta;
   ready.runs += added ? 1 : ~std::uint64_t{0};
   ready.units += delta;
+  if (units < shortest_counted_units_) return;
+  const std::uint64_t pages = count_pages(start, units);
+  empty_pages_ += added ? pages : 0 - pages;
   if (units >= shortest_watched_units_) count_long(units, delta);
 }
 
-[[gnu::always_inline]] inline void RunTable::recount_ready(std::uint32_t from,
-                                                           std::uint32_t to) noexcept {
+[[gnu::always_inline]] inline void RunTable::recount_ready(const Run& from, std::uint64_t start,
+                                                           std::uint32_t units) noexcept {
   // In the same bin most often, and then in the same power of two, but for the run at the end.
-  if (std::bit_width(from) != std::bit_width(to)) {
-    count_ready(from, false);
-    return count_ready(to, true);
+  const std::uint32_t before = from.units;
+  if (std::bit_width(before) != std::bit_width(units)) {
+    count_ready(from.start, before, false);
+    return count_ready(start, units, true);
   }
-  const std::uint64_t delta = std::uint64_t{to} - from;
+  const std::uint64_t delta = std::uint64_t{units} - before;
   ready_units_ += delta;
-  ready_by_log2_[static_cast<std::uint32_t>(std::bit_width(to)) - 1].units += delta;
-  if (std::max(from, to) < shortest_watched_units_) return;
-  count_long(from, 0 - std::uint64_t{from});
-  count_long(to, to);
+  ready_by_log2_[static_cast<std::uint32_t>(std::bit_width(units)) - 1].units += delta;
+  if (std::max(before, units) < shortest_counted_units_) return;
+  empty_pages_ += count_pages(start, units) - count_pages(from.start, before);
+  if (std::max(before, units) < shortest_watched_units_) return;
+  count_long(before, 0 - std::uint64_t{before});
+  count_long(units, units);
+}
+
+std::uint64_t RunTable::count_pages(std::uint64_t start, std::uint32_t units) const noexcept {
+  if (!tracks_pages_ || units < kUnitsPerPage) return 0;
+  const std::uint64_t first = divide_up(start, kUnitsPerPage);
+  const std::uint64_t end = (start + units) / kUnitsPerPage;
+  if (first >= end) return 0;
+  return arena_ != nullptr ? arena_->whole_pages(first, end) : end - first;
 }
 
 void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
@@ -111,7 +131,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
     index_of(holder).insert(id, run);
   }
   if (holder == kAnybody) {
-    count_ready(run.units, true);
+    count_ready(run.start, run.units, true);
   } else {
     count_pending(holder, run.units);
   }
@@ -127,7 +147,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
     index_of(run.holder).erase(id, run);
   }
   if (run.holder == kAnybody) {
-    count_ready(run.units, false);
+    count_ready(run.start, run.units, false);
   } else {
     count_pending(run.holder, 0 - std::uint64_t{run.units});
   }
@@ -149,7 +169,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
     return insert_free(id, run.holder);
   }
   if (run.holder == kAnybody) {
-    recount_ready(run.units, units);
+    recount_ready(run, start, units);
   } else {
     count_pending(run.holder, std::uint64_t{units} - run.units);
   }
@@ -200,11 +220,68 @@ void RunTable::look_again(RunId id) {
   settle(id);
 }
 
-bool RunTable::is_idle(RunId id) const {
-  if (runs_[id].kind != RunKind::free) return false;
+void RunTable::track_pages(bool is_on) {
+  const bool begins = is_on && !tracks_pages_;
+  tracks_pages_ = is_on;
+  shortest_counted_units_ = shortest_watched_units_;
+  if (!is_on) empty_pages_ = fewest_empty_pages_ = 0;
+  if (is_on)
+    shortest_counted_units_ = std::min<std::uint64_t>(shortest_counted_units_, kUnitsPerPage);
+  if (!begins) return;
+  for (RunId id = 1; id < id_end_; ++id) {
+    const Run& run = runs_[id];
+    if (run.kind != RunKind::free) continue;
+    page_tickets_.add(run.start, run.end(), run.tickets, streams_);
+    if (run.holder == kAnybody) empty_pages_ += count_pages(run.start, run.units);
+  }
+  fewest_empty_pages_ = empty_pages_;
+}
+
+TicketSet RunTable::tickets_of(RunId id, PageSpan pages) const {
   TicketSet tickets = runs_[id].tickets;
   tickets.prune(streams_);
-  return tickets.empty();
+  if (tickets.empty() || !tracks_pages_) return tickets;
+  const TicketSet of_pages = page_tickets_.of(pages, streams_);
+  if (tickets.has_fence() || of_pages.has_fence()) return of_pages.empty() ? of_pages : tickets;
+  // Those of a group of pages may be of what lies elsewhere in it; the run's are all that count.
+  TicketSet both;
+  for (std::size_t i = 0; i < tickets.count(); ++i) {
+    for (std::size_t j = 0; j < of_pages.count(); ++j) {
+      if (of_pages[j].stream == tickets[i].stream) both.add(tickets[i], streams_);
+    }
+  }
+  return both;
+}
+
+void RunTable::part_idle() {
+  if (is_alone_ || !tracks_pages_ || pending_units_ == 0) return;
+  std::vector<RunId> pending;
+  for_each_pending([&](RunId id) { pending.push_back(id); });
+  for (const RunId id : pending) {
+    const std::uint64_t start = runs_[id].start;
+    // From its end, so that its front keeps its id.
+    std::uint64_t end = runs_[id].end();
+    std::uint64_t idle_end = end;
+    const auto part = [&](std::uint64_t from) {
+      if (from == idle_end) return;
+      put(take_at(id, from, static_cast<std::uint32_t>(idle_end - from), RunKind::leaving),
+          TicketSet());
+    };
+    while (end > start) {
+      const std::uint64_t page = (end - 1) / kUnitsPerPage;
+      const std::uint64_t from = std::max(start, page * kUnitsPerPage);
+      if (!tickets_of(id, {page, 1}).empty()) {
+        part(end);
+        idle_end = from;
+      }
+      end = from;
+    }
+    part(start);
+  }
+}
+
+bool RunTable::are_idle(RunId id, PageSpan pages) const {
+  return runs_[id].kind == RunKind::free && tickets_of(id, pages).empty();
 }
 
 // Searching.
@@ -230,7 +307,7 @@ bool RunTable::is_idle(RunId id) const {
   const Run& last = runs_[end_run_];
   const std::uint64_t end =
       reach == Reach::everywhere ? last.end() : std::min(last.end(), used_end_);
-  return round_up(last.start, align_units) + units <= end ? end_run_ : 0;
+  return first_place(last.start, units, align_units) + units <= end ? end_run_ : 0;
 }
 
 bool RunTable::can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
@@ -245,7 +322,7 @@ RunId RunTable::take(std::uint32_t units, std::uint32_t align_units, StreamIndex
                      Reach reach, RunKind kind) {
   const RunId id = find(units, align_units, stream, reach);
   if (id == 0) return take_across(units, align_units, stream, reach, kind);
-  return take_from(id, round_up(runs_[id].start, align_units), units, kind);
+  return take_from(id, first_place(runs_[id].start, units, align_units), units, kind);
 }
 
 RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind) {
@@ -257,10 +334,14 @@ RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunK
                                                         std::uint32_t units, RunKind kind) {
   Run& run = runs_[id];
   if (id == end_run_) used_end_ = std::max(used_end_, start + units);
-  if (units != run.units) return cut(id, start, units, kind);
-  erase_free(id);
-  run.kind = kind;
-  mark(run, id);
+  if (units != run.units) {
+    id = cut(id, start, units, kind);
+  } else {
+    erase_free(id);
+    run.kind = kind;
+    mark(run, id);
+  }
+  note_fewest();
   return id;
 }
 
@@ -298,6 +379,7 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   GPUPOOL_CHECK(run.kind != RunKind::free && run.kind != RunKind::unused);
   run.tickets = tickets;
   if (!is_alone_) run.tickets.prune(streams_);
+  if (tracks_pages_) page_tickets_.add(run.start, run.end(), run.tickets, streams_);
   settle(id);
 }
 
@@ -344,10 +426,11 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   }
 }
 
-void RunTable::add(std::uint64_t start, std::uint32_t units) {
+void RunTable::add(std::uint64_t start, std::uint32_t units, const TicketSet& tickets) {
   unit_high_water_ = std::max(unit_high_water_, start + units);
   const RunId id = new_run(start, units, RunKind::leaving);
-  put(id, TicketSet());
+  page_tickets_.reset({start / kUnitsPerPage, divide_up(units, kUnitsPerPage)});
+  put(id, tickets);
 }
 
 void RunTable::remove(RunId id) {

@@ -27,11 +27,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "arena/arena.h"
 #include "base/lazy_array.h"
 #include "base/units.h"
 #include "gpupool/stats.h"
+#include "runs/page_tickets.h"
 #include "runs/run.h"
 #include "runs/run_index.h"
 #include "stream/stream_table.h"
@@ -42,17 +45,37 @@ namespace gpupool::internal {
 /// taken from it is as good as grown.
 enum class Reach : std::uint8_t { before_end, everywhere };
 
+/// As an alignment: anywhere, but so that no border of pages lies inside. Of few units: what is
+/// small is to keep one page from being empty, and not two.
+inline constexpr std::uint32_t kWithinPage = 0;
+
+/// The first place from `start` on where `units` units may begin.
+constexpr std::uint64_t first_place(std::uint64_t start, std::uint32_t units,
+                                    std::uint32_t align_units) noexcept {
+  if (align_units != kWithinPage) return round_up(start, align_units);
+  return start % kUnitsPerPage + units <= kUnitsPerPage ? start : round_up(start, kUnitsPerPage);
+}
+/// The last place up to `start`.
+constexpr std::uint64_t last_place(std::uint64_t start, std::uint32_t units,
+                                   std::uint32_t align_units) noexcept {
+  if (align_units != kWithinPage) return round_down(start, align_units);
+  const std::uint64_t place = start % kUnitsPerPage;
+  return place + units <= kUnitsPerPage ? start : start - place + kUnitsPerPage - units;
+}
+
 class RunTable {
  public:
   RunTable(StreamTable& streams, const std::vector<std::uint64_t>& watched_sizes);
 
   /// Makes room for `unit_capacity` units, of which at most `max_backed_units` are backed at once.
-  bool reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units);
+  /// `arena`: what backs them; nullptr: pages that each lie by themselves.
+  bool reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_units,
+               const Arena* arena = nullptr);
   /// Called when a stream is adopted, so that no free ever needs the heap for it.
   void know_stream(StreamIndex stream);
 
-  /// Takes `units` units at a multiple of `align_units` that `stream` may use, where `reach` lets
-  /// it; 0 if there are none.
+  /// Takes `units` units at a multiple of `align_units`, or kWithinPage, that `stream` may use,
+  /// where `reach` lets it; 0 if there are none.
   RunId take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, Reach reach,
              RunKind kind);
   /// Takes exactly [start, start + units) out of the free run `id` that covers it. What is left in
@@ -60,8 +83,8 @@ class RunTable {
   RunId take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   /// Gives a taken run back, joined with its free neighbours.
   void put(RunId id, const TicketSet& tickets);
-  /// New units, free for everybody.
-  void add(std::uint64_t start, std::uint32_t units);
+  /// New units; `tickets`: who may still be using what backs them.
+  void add(std::uint64_t start, std::uint32_t units, const TicketSet& tickets = TicketSet());
   /// Forgets a taken run whose units are backed no more.
   void remove(RunId id);
   /// Looks again at runs with tickets after work has become complete.
@@ -70,8 +93,28 @@ class RunTable {
   /// behalf of one that is not known. Cost: each run.
   void part();
   void unite();
-  /// Whether the run is free and nobody may still be using it.
-  bool is_idle(RunId id) const;
+  /// Whether pages are kept track of, as those that are to move or go back by themselves need: how
+  /// many are empty, and who may still be using each. Else there is nothing empty, and what is said
+  /// of a page is what is known of its run. Cost: each run, when it begins.
+  void track_pages(bool is_on);
+  /// Whether nobody may still be using the pages, all of which are of the free run `id`.
+  bool are_idle(RunId id, PageSpan pages) const;
+  /// The tickets of such pages: those of the run are more, of all that was ever joined to it.
+  TicketSet tickets_of(RunId id, PageSpan pages) const;
+  bool is_alone() const noexcept { return is_alone_; }
+  /// Pages, of mappings that are wholly free and ready.
+  std::uint64_t empty_pages() const noexcept { return empty_pages_; }
+  /// The fewest that there were since the last call.
+  std::uint64_t take_fewest_empty_pages() noexcept {
+    return std::exchange(fewest_empty_pages_, empty_pages_);
+  }
+  /// Parts of pending runs that are idle, by their pages, become everybody's. Takes memory from the
+  /// heap. Cost: a step for each page of pending runs.
+  void part_idle();
+  /// Calls `visit(id)` for each free run of a page or more that everybody may use, and then for
+  /// those that only `stream` may, shortest first, the end of the arena last; until it gives false.
+  template <class Visit>
+  void for_each_long(StreamIndex stream, Visit visit) const;
 
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
@@ -102,13 +145,14 @@ class RunTable {
   bool is_usable(RunId id, StreamIndex stream) const noexcept {
     return runs_[id].holder == kAnybody || runs_[id].holder == stream;
   }
-  /// Units in a row that `stream` may use, up to / from `unit`, at a multiple of `align_units`.
-  std::uint64_t usable_units_before(std::uint64_t unit, std::uint32_t align_units,
-                                    StreamIndex stream) const;
+  /// Units in a row that `stream` may use, up to / from `unit`.
+  std::uint64_t usable_units_before(std::uint64_t unit, StreamIndex stream) const;
   std::uint64_t usable_units_after(std::uint64_t unit, StreamIndex stream) const;
   /// The longest free run that everybody may use, and the longest stretch of free runs whoever's.
   std::uint64_t largest_ready_units() const;
   std::uint64_t largest_free_units() const;
+  /// What empty_pages() would be if all work were complete. Cost: each run.
+  std::uint64_t pages_once_complete() const;
   /// Whether take() would find something.
   bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                 Reach reach) const;
@@ -181,9 +225,13 @@ class RunTable {
   void erase_free(RunId id);
   /// Changes a free run where it stands, if it may stay there.
   void resize_free(RunId id, std::uint64_t start, std::uint32_t units);
-  void count_ready(std::uint32_t units, bool added) noexcept;
-  void recount_ready(std::uint32_t from, std::uint32_t to) noexcept;
+  void count_ready(std::uint64_t start, std::uint32_t units, bool added) noexcept;
+  /// A ready run that was as `from` is now [start, start + units).
+  void recount_ready(const Run& from, std::uint64_t start, std::uint32_t units) noexcept;
+  std::uint64_t count_pages(std::uint64_t start, std::uint32_t units) const noexcept;
   void count_long(std::uint32_t units, std::uint64_t delta) noexcept;
+  /// At the end of a step: within it a run may be in no index, which is to come back.
+  void note_fewest() noexcept { fewest_empty_pages_ = std::min(fewest_empty_pages_, empty_pages_); }
   RunIndex& index_of(StreamIndex holder) noexcept {
     return holder == kNobody ? nobodys_ : by_stream_[holder]->index;
   }
@@ -211,7 +259,9 @@ class RunTable {
                     RunKind kind);
 
   StreamTable& streams_;
+  const Arena* arena_ = nullptr;
   LazyArray<Run> runs_;
+  PageTickets page_tickets_;
   // By unit: the run, with kFree where that is free. The two ends of each run are right; they are
   // what neighbours look at, and a neighbour that is taken is left alone so. Between them entries
   // may be of earlier runs, which is why whoever looks there compares with the run he finds.
@@ -224,11 +274,14 @@ class RunTable {
   std::uint64_t end_ = 0;
   std::uint64_t used_end_ = 0;  // up to where units were taken before, or may be as if they had
   std::uint64_t widened_units_ = 0;
+  bool tracks_pages_ = false;
   bool is_alone_ = true;  // no more than one stream was ever known
   RunId end_run_ = 0;     // the free run that ends there, which stands in no index
   std::uint64_t unit_high_water_ = 0;
   std::uint64_t run_count_ = 0;
   std::uint64_t ready_units_ = 0;
+  std::uint64_t empty_pages_ = 0;
+  std::uint64_t fewest_empty_pages_ = 0;
   std::uint64_t pending_units_ = 0;
   std::uint64_t splits_ = 0;
   std::uint64_t merges_ = 0;
@@ -245,7 +298,31 @@ class RunTable {
   };
   std::vector<Watched> watched_;
   std::uint64_t shortest_watched_units_ = ~std::uint64_t{0};
+  /// Of a page or watched: shorter runs count for neither.
+  std::uint64_t shortest_counted_units_ = ~std::uint64_t{0};
 };
+
+template <class Visit>
+void RunTable::for_each_long(StreamIndex stream, Visit visit) const {
+  const auto walk = [&](const RunIndex& index) {
+    for (RunId id = index.find_at_least(kUnitsPerPage); id != 0; id = index.after(id)) {
+      if (!visit(id)) return false;
+    }
+    return true;
+  };
+  if (!walk(ready_)) return;
+  if (has_own(stream) && !walk(by_stream_[stream]->index)) return;
+  if (end_run_ != 0 && is_usable(end_run_, stream)) visit(end_run_);
+}
+
+template <class Visit>
+void RunTable::for_each_pending(Visit visit) const {
+  for (RunId id = nobodys_.first_walked(); id != 0; id = nobodys_.next_walked(id)) visit(id);
+  for (const auto& own : by_stream_) {
+    for (RunId id = own->index.first_walked(); id != 0; id = own->index.next_walked(id)) visit(id);
+  }
+  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) visit(end_run_);
+}
 
 inline void RunTable::drop(RunId id) {
   Run& run = runs_[id];

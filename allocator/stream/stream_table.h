@@ -122,6 +122,11 @@ class StreamTable {
   std::uint64_t id_of(StreamIndex stream) const noexcept {
     return stream < slots_.size() ? slots_[stream]->id : 0;
   }
+  /// Whether the index is that of the legacy default stream.
+  bool is_default(StreamIndex stream) const noexcept {
+    const StreamState* const state = slots_[stream]->state;
+    return state != nullptr && reinterpret_cast<std::uintptr_t>(state->raw()) <= 1;
+  }
   std::size_t stream_count() const noexcept { return by_id_.size(); }
   std::size_t index_count() const noexcept { return slots_.size(); }
   std::uint64_t epochs_closed() const noexcept { return epochs_closed_; }

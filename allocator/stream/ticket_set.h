@@ -80,6 +80,15 @@ class TicketSet {
     return head_ == 0 || head_ >> kEpochBits == stream;
   }
 
+  /// The set in a word, where it has one ticket or none: 0 for none. Several: is_several() is true
+  /// of what this gives. Words of one stream are in the order of their epochs.
+  std::uint64_t packed() const noexcept { return head_; }
+  static bool is_several(std::uint64_t packed) noexcept { return (packed & kMore) != 0; }
+  static bool is_of_one_stream(std::uint64_t a, std::uint64_t b) noexcept {
+    return (a ^ b) >> kEpochBits == 0;
+  }
+  static Ticket ticket_of(std::uint64_t packed) noexcept { return unpack(packed); }
+
   std::size_t count() const noexcept {
     return has_more() ? several().count : static_cast<std::size_t>(head_ != 0);
   }

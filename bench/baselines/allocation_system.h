@@ -39,8 +39,9 @@ class AllocationSystem {
   /// False where `pointer` is no live block of this system. nullptr is valid and does nothing.
   virtual bool deallocate(void* pointer, StreamIndex stream) = 0;
 
-  /// What the system wants done now and then, away from the requests.
-  virtual void maintain() {}
+  /// So much time of the program has passed: what the system wants done now and then, away from the
+  /// requests.
+  virtual void pass_time(std::uint64_t /*ns*/) {}
   /// Puts what was freed where everybody finds it, as at the end of a program's phase.
   virtual void empty_caches() {}
   /// What contradicts itself in the system's structures, or with what its backend holds; empty

@@ -40,6 +40,8 @@ class MeteredBackend final : public Backend {
   Result<MemoryInfo> memory_info() override { return inner_.memory_info(); }
   std::uint64_t held_bytes() const noexcept override { return inner_.held_bytes(); }
   const Clock& clock() const noexcept override { return inner_.clock(); }
+  void wait_until(std::uint64_t time_ns) override { inner_.wait_until(time_ns); }
+  bool has_passed(std::uint64_t time_ns) const override { return inner_.has_passed(time_ns); }
 
   Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override {
     return inner_.reserve_address(bytes, alignment);

@@ -7,7 +7,9 @@ namespace gpupool::baselines {
 Result<std::unique_ptr<AllocationSystem>, Status> PoolSystem::create(
     Backend& backend, const std::vector<RawStream>& streams) {
   std::unique_ptr<PoolSystem> system(new PoolSystem(backend));
-  auto pool = Pool::create(backend, {});
+  PoolOptions options;
+  options.clock = &system->clock_;
+  auto pool = Pool::create(backend, std::move(options));
   if (!pool.ok()) return pool.error();
   system->pool_ = std::move(pool).value();
   for (const RawStream raw : streams) {
@@ -33,7 +35,10 @@ bool PoolSystem::deallocate(void* pointer, StreamIndex stream) {
   return pool_->deallocate(pointer, streams_[stream]);
 }
 
-void PoolSystem::maintain() { pool_->maintain(); }
+void PoolSystem::pass_time(std::uint64_t ns) {
+  clock_.advance_ns(ns);
+  pool_->maintain();
+}
 
 void PoolSystem::empty_caches() { pool_->drain_caches(); }
 

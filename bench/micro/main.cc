@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   register_thread_rows();
   register_hand_over_rows();
   register_growth_rows();
+  register_record_rows();
   register_replay_rows();
   return run_rows(argc, argv);
 }

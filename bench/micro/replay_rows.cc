@@ -55,8 +55,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-void measure_replay(benchmark::State& state, const std::string& path) {
-  TracePlayer player(path);
+void measure_replay(benchmark::State& state, const std::string& path, Recycling recycling) {
+  TracePlayer player(path, recycling);
   player.play();  // cold
   player.end_pass();
   std::vector<double> ns_per_op;
@@ -81,7 +81,9 @@ void register_replay_rows() {
   std::vector<fs::path> folders = {GPUPOOL_BENCH_SAMPLES};
   if (const char* const more = std::getenv("GPUPOOL_TRACES")) folders.emplace_back(more);
   for (const auto& [name, path] : traces_of(folders)) {
-    benchmark::RegisterBenchmark(("replay/" + name).c_str(), measure_replay, path);
+    benchmark::RegisterBenchmark(("replay/" + name).c_str(), measure_replay, path, Recycling::off);
+    benchmark::RegisterBenchmark(("eager_replay/" + name).c_str(), measure_replay, path,
+                                 Recycling::eager);
   }
 }
 

@@ -15,6 +15,8 @@ void register_thread_rows();
 void register_hand_over_rows();
 /// live_blocks/<n>, live_blocks_replace/<n>, distinct_sizes/<n>, scrape/<n>
 void register_growth_rows();
+/// recorded_pair/<bytes>
+void register_record_rows();
 /// replay/<trace>
 void register_replay_rows();
 

@@ -11,8 +11,9 @@ void give_up(std::string_view reason) {
   std::exit(1);
 }
 
-BenchPool::BenchPool(const Clock& clock) : backend_(clock) {
+BenchPool::BenchPool(const Clock& clock, Recycling recycling) : backend_(clock) {
   PoolOptions options;
+  options.runtime.recycling = recycling;
   options.misuse_handler = [](const MisuseReport&) { give_up("the pool saw a misuse"); };
   auto pool = Pool::create(backend_, std::move(options));
   if (!pool.ok()) give_up(pool.error().message);

@@ -24,7 +24,7 @@ namespace gpupool::bench {
 
 class BenchPool {
  public:
-  explicit BenchPool(const Clock& clock = steady_clock());
+  explicit BenchPool(const Clock& clock = steady_clock(), Recycling recycling = Recycling::eager);
 
   Pool& pool() { return *pool_; }
   Pool* operator->() { return pool_.get(); }

@@ -20,6 +20,9 @@ GpupoolPairLoop* gpupool_pair_open(std::size_t bytes);
 void gpupool_pair_run(GpupoolPairLoop* loop, std::uint64_t pairs);
 /// The same with the driver's own stream handle instead of a StreamRef.
 void gpupool_pair_run_raw(GpupoolPairLoop* loop, std::uint64_t pairs);
+/// From now on the pool records to /dev/null, with room for `pairs` whatever the device does.
+void gpupool_pair_record(GpupoolPairLoop* loop, std::uint64_t pairs);
+void gpupool_pair_stop_recording(GpupoolPairLoop* loop);
 void gpupool_pair_close(GpupoolPairLoop* loop);
 
 }  // extern "C"

@@ -15,7 +15,7 @@ tools::Trace load(const std::string& path) {
 
 }  // namespace
 
-TracePlayer::TracePlayer(const std::string& path) : pool_(clock_) {
+TracePlayer::TracePlayer(const std::string& path, Recycling recycling) : pool_(clock_, recycling) {
   const tools::Trace trace = load(path);
   auto plan = tools::make_plan(trace, {});
   if (!plan.ok()) give_up(plan.error().message);

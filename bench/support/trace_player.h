@@ -19,8 +19,9 @@ namespace gpupool::bench {
 
 class TracePlayer {
  public:
-  /// Reads the trace at `path`.
-  explicit TracePlayer(const std::string& path);
+  /// Reads the trace at `path`. With recycling off a warm pass makes no driver call, and so is the
+  /// pool alone; else it is the moving of pages as well, but for what the driver takes.
+  explicit TracePlayer(const std::string& path, Recycling recycling = Recycling::off);
 
   /// Allocations and frees of a pass.
   std::uint64_t operation_count() const { return operation_count_; }

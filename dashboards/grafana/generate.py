@@ -166,14 +166,75 @@ def lost():
               "a piece counts at the power of two at or below its bytes. Many small and few large "
               "is fragmentation.", "short",
               [(f"sum by (block_bytes) (gpupool_free_blocks{{{POOL}}}) > 0", "{{block_bytes}} B")],
-              12, 9, instant=True, min=0, no_value="no free piece",
+              8, 9, instant=True, min=0, no_value="no free piece",
               options={"orientation": "horizontal", "displayMode": "basic", "showUnfilled": True,
                        "valueMode": "color", "minVizHeight": 12, "minVizWidth": 8,
                        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}}),
         graph("Free but too small", "Free bytes in pieces that are shorter than a watched size "
-              "(pool.watched_sizes): useless to a request of that size.", "bytes",
-              [(f"sum by (request_bytes) (gpupool_unusable_free_bytes{{{POOL}}})",
-                "for {{request_bytes}} B"), (total("gpupool_free_bytes"), "free")], min=0),
+              "(pool.watched_sizes): useless to a request of that size, unless pages move.",
+              "bytes", [(f"sum by (request_bytes) (gpupool_unusable_free_bytes{{{POOL}}})",
+                         "for {{request_bytes}} B"), (total("gpupool_free_bytes"), "free")], 8,
+              min=0),
+        graph("Free but too small, share", "The same as a share of what is free. Under recycling a "
+              "high one is what pages are moved for, and no fault: the largest request possible "
+              "says what can be had.", "percentunit",
+              [(f"sum by (request_bytes) (gpupool_unusable_free_bytes{{{POOL}}}) / on () "
+                f"group_left () clamp_min({total('gpupool_free_bytes')}, 1)",
+                "for {{request_bytes}} B")], 8, min=0, max=1),
+    ]
+
+
+def recycling():
+    return [
+        graph("Pages moved, got and given back", "Pages of 2 MiB a second. Moved: empty ones, to "
+              "where a request needed them (pool.recycling). Got from the driver: growth. Given "
+              "back: trims. A job that both gets and gives back all the time is trimmed too soon "
+              "(pool.trim).", "ops",
+              [(rate("gpupool_pages_recycled_total"), "moved"),
+               (rate("gpupool_pages_mapped_total"), "got"),
+               (rate("gpupool_pages_unmapped_total"), "given back")], min=0),
+        graph("What that costs", "Seconds a second (100 %: one thread, always). Waiting is what "
+              "the program loses: the time in which threads that allocate wait for the driver. "
+              "Moving: driver calls that move pages, by any thread. Driver: all calls. Recorded "
+              "jobs under eager waited up to 0.8 %, one 3.5 %; more slack (pool.slack) costs memory "
+              "and saves waiting. Runbook: docs/runbooks/GpupoolRecyclingCostly.md", "percentunit",
+              [(rate("gpupool_driver_wait_seconds_total"), "waiting"),
+               (rate("gpupool_recycle_seconds_total"), "moving"),
+               (rate("gpupool_driver_seconds_total"), "driver")], min=0),
+        graph("Given back by reason", "Bytes a second that go back to the driver. trim: see the "
+              "next panel. fallback: blocks outside the arena. rollback: a growth that failed half "
+              "way.", "binBps",
+              [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, stack=True,
+              min=0),
+        graph("Trims by reason", "Bytes a second given back by trims. api: the program asked. "
+              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: on "
+              "the way to serving a request.", "binBps",
+              [(rate_by("reason", "gpupool_trimmed_bytes_total"), "{{reason}}")], 8, stack=True,
+              min=0),
+        graph("Trims", "How many, by reason, in each interval shown.", "short",
+              [(f"sum by (reason) (increase(gpupool_trims_total{{{POOL}}}[$__rate_interval]))",
+                "{{reason}}")], 8, min=0),
+        graph("Address space", "Addresses up to the highest that was ever mapped, and those "
+              "reserved (dashed). Pages that move use them up; a further range, four in all, is "
+              "reserved where one is too full of short gaps. Runbook: "
+              "docs/runbooks/GpupoolAddressSpaceLow.md", "bytes",
+              [(f"gpupool_address_range_used_bytes{{{POOL}}}", f"used {ONE}"),
+               (f"sum(gpupool_address_range_bytes{{{POOL}}})", "reserved")], 8, min=0,
+              overrides=outside_stack("reserved")),
+        graph("Addresses left behind", "Ranges reserved, and pages of addresses that moved pages "
+              "have left and that are still mapped: they go once the work that used them is "
+              "done.", "short",
+              [(f"gpupool_stale_pages{{{POOL}}}", f"pages {ONE}"),
+               (f"gpupool_address_ranges{{{POOL}}}", f"ranges {ONE}")], 8, min=0),
+        panel("table", "Settings in force", "What each pool in sight does with empty pages now, "
+              "and with how much slack (a share of the most that was ever occupied).", "percentunit",
+              [(f"gpupool_pool_info{{{POOL}}}", ""), (f"gpupool_slack_ratio{{{POOL}}}", "")], 8, 9,
+              instant=True, table=True, options={"showHeader": True, "cellHeight": "sm"},
+              transformations=[{"id": "merge", "options": {}},
+                               {"id": "organize", "options": {
+                                   "excludeByName": {"Time": True, "Value #A": True,
+                                                     "__name__": True, "job": True},
+                                   "renameByName": {"Value #B": "slack"}}}]),
     ]
 
 
@@ -232,6 +293,7 @@ def tags():
 
 
 ROWS = [("Is it healthy?", healthy), ("Where is the memory?", where), ("Why is it lost?", lost),
+        ("What do moving and giving back cost?", recycling),
         ("Why do requests miss?", misses), ("What is it used for?", tags)]
 
 
@@ -279,7 +341,8 @@ def dashboard():
                 "expr": f"increase(gpupool_out_of_memory_total{{{POOL}}}[$__rate_interval]) > 0"}
     return {"id": None, "uid": "gpupool-process", "title": "gpupool: process",
             "description": "One process with a gpupool: is it healthy, where is the memory, why is "
-                           "it lost, why do requests miss, what is it used for.",
+                           "it lost, what does recycling cost, why do requests miss, what is it "
+                           "used for.",
             "tags": ["gpupool", "gpu", "memory"], "schemaVersion": 39, "version": 1,
             "editable": False, "graphTooltip": 1, "refresh": "30s", "timezone": "",
             "time": {"from": "now-1h", "to": "now"}, "timepicker": {}, "weekStart": "",

@@ -93,6 +93,23 @@ Read<std::string> read_tag(const YamlNode& node) {
   return name;
 }
 
+void read_trim(const YamlNode& node, TrimOptions& trim, ErrorList& errors) {
+  Section section(node, "pool.trim", errors);
+  using Value = const YamlNode&;
+  section.read({
+      {"idle_after", [&](Value v) { section.assign(v, read_duration(v), trim.idle_after_ns); }},
+      {"rate", [&](Value v) { section.assign(v, read_trim_size(v), trim.idle_bytes_per_second); }},
+      {"keep_device_free",
+       [&](Value v) { section.assign(v, read_trim_size(v), trim.keep_device_free_bytes); }},
+  });
+  const YamlNode* const rate = section.find("rate");
+  if (rate != nullptr && trim.idle_after_ns > 0 && trim.idle_bytes_per_second == 0) {
+    section.refuse(*rate,
+                   "is 0, so that nothing would go back after pool.trim.idle_after; allowed"
+                   " is a size above 0, or idle_after: 0");
+  }
+}
+
 void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
   Section section(node, "pool", errors);
   using Value = const YamlNode&;
@@ -107,13 +124,19 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
        }},
       {"recycling",
        [&](Value v) {
-         section.assign(
-             v,
-             read_choice<Recycling>(
-                 v, {{Recycling::off}, {Recycling::pressure, false}, {Recycling::eager, false}}),
-             pool.runtime.recycling);
+         section.assign(v,
+                        read_choice<Recycling>(
+                            v, {{Recycling::off}, {Recycling::pressure}, {Recycling::eager}}),
+                        pool.runtime.recycling);
        }},
       {"slack", [&](Value v) { section.assign(v, read_percentage(v), pool.runtime.slack); }},
+      {"alias_reuse",
+       [&](Value v) {
+         section.assign(v,
+                        read_choice<AliasReuse>(v, {{AliasReuse::wait}, {AliasReuse::same_stream}}),
+                        pool.runtime.alias_reuse);
+       }},
+      {"trim", [&](Value v) { read_trim(v, pool.runtime.trim, errors); }},
       {"policy",
        [&](Value v) {
          section.assign(v,

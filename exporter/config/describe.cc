@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "exporter/config/duration_text.h"
 #include "gpupool/exporter/config.h"
 
 namespace gpupool {
@@ -45,6 +46,11 @@ std::string port_text(const ExporterOptions& options) {
   return std::to_string(options.port) + ", the first that is tried";
 }
 
+/// What 0 turns off.
+std::string or_never(std::uint64_t value, std::string text) {
+  return value == 0 ? "0 (never)" : std::move(text);
+}
+
 const char* yes_no(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -52,6 +58,7 @@ const char* yes_no(bool value) { return value ? "true" : "false"; }
 std::string describe(const Config& config) {
   const PoolOptions& pool = config.pool;
   const RuntimeOptions& runtime = pool.runtime;
+  const TrimOptions& trim = runtime.trim;
   std::vector<std::string> watched;
   for (const std::uint64_t size : pool.watched_sizes) watched.push_back(format_size(size));
   const std::vector<std::pair<std::string, std::string>> lines = {
@@ -62,6 +69,12 @@ std::string describe(const Config& config) {
       {"pool.backing", to_string(pool.backing)},
       {"pool.recycling", to_string(runtime.recycling)},
       {"pool.slack", number_text(runtime.slack * kPercent) + " %"},
+      {"pool.alias_reuse", to_string(runtime.alias_reuse)},
+      {"pool.trim.idle_after",
+       or_never(trim.idle_after_ns, internal::format_duration(trim.idle_after_ns))},
+      {"pool.trim.rate", bytes_text(trim.idle_bytes_per_second) + " a second"},
+      {"pool.trim.keep_device_free",
+       or_never(trim.keep_device_free_bytes, bytes_text(trim.keep_device_free_bytes))},
       {"pool.policy", to_string(runtime.policy)},
       {"pool.on_misuse", to_string(pool.on_misuse)},
       {"pool.cache_small", bytes_text(pool.cache_small_bytes)},

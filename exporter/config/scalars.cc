@@ -8,6 +8,7 @@
 #include <optional>
 #include <system_error>
 
+#include "exporter/config/duration_text.h"
 #include "exporter/config/error_list.h"
 
 namespace gpupool::internal {
@@ -123,6 +124,19 @@ Read<std::uint64_t> read_size(const YamlNode& node) {
   auto size = parse_size(node.text);
   if (!size.ok()) return Refusal{size.error()};
   return size.value();
+}
+
+Read<std::uint64_t> read_trim_size(const YamlNode& node) {
+  auto size = read_size(node);
+  if (size.ok() && size.value() > kMaxTrimBytes) {
+    return refusal(node.text, "out of range", "a size up to " + format_size(kMaxTrimBytes));
+  }
+  return size;
+}
+
+Read<std::uint64_t> read_duration(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::scalar) return wrong_kind(node, "a time such as 60s, or 0");
+  return parse_duration(node.text);
 }
 
 Read<double> read_percentage(const YamlNode& node) {

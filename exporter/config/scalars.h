@@ -34,6 +34,10 @@ Read<std::uint64_t> read_integer(const YamlNode& node, std::uint64_t low, std::u
 Read<double> read_ratio(const YamlNode& node);
 /// A size (size_text.h).
 Read<std::uint64_t> read_size(const YamlNode& node);
+/// A size up to kMaxTrimBytes.
+Read<std::uint64_t> read_trim_size(const YamlNode& node);
+/// A time (duration_text.h), in nanoseconds.
+Read<std::uint64_t> read_duration(const YamlNode& node);
 /// A percentage such as `0.5%`, as a fraction.
 Read<double> read_percentage(const YamlNode& node);
 /// A size, a percentage above 0%, or a decimal fraction above 0 and up to 1.0.

@@ -70,6 +70,8 @@ constexpr Number kNumbers[] = {
     {"pages_unmapped", &StatsV1::pages_unmapped},
     {"pages_recycled", &StatsV1::pages_recycled},
     {"recycle_ns", &StatsV1::recycle_ns},
+    {"stale_pages", &StatsV1::stale_pages},
+    {"address_ranges", &StatsV1::address_ranges},
     {"splits", &StatsV1::splits},
     {"merges", &StatsV1::merges},
     {"retries", &StatsV1::retries},
@@ -178,6 +180,7 @@ void write_stats(JsonWriter& json, const Snapshot& snapshot) {
   write_watched(json, stats);
   write_tags(json, snapshot);
   json.field("recycling", to_string(static_cast<Recycling>(stats.recycling)));
+  json.field("alias_reuse", to_string(static_cast<AliasReuse>(stats.alias_reuse)));
   json.field("policy", to_string(static_cast<CrossStreamPolicy>(stats.policy)));
   json.field("backing", to_string(static_cast<Backing>(stats.backing)));
   json.field("has_asymmetric_claims", stats.has_asymmetric_claims != 0);

@@ -9,6 +9,7 @@
 
 #include "exporter/metrics/identity.h"
 #include "exporter/metrics/samples.h"
+#include "gpupool/options.h"
 
 namespace gpupool::internal {
 namespace {
@@ -47,6 +48,14 @@ void process_info(const Snapshot&, Samples& out) {
 
 void device_info(const Snapshot& snapshot, Samples& out) {
   out.add(1.0, {snapshot.device.uuid, snapshot.device.pci_bus_id, snapshot.device.name});
+}
+
+void pool_info(const Snapshot& snapshot, Samples& out) {
+  const StatsV1& stats = snapshot.stats;
+  out.add(1.0, {to_string(static_cast<Backing>(stats.backing)),
+                to_string(static_cast<Recycling>(stats.recycling)),
+                to_string(static_cast<AliasReuse>(stats.alias_reuse)),
+                to_string(static_cast<CrossStreamPolicy>(stats.policy))});
 }
 
 void allocated(const Snapshot& snapshot, Samples& out) {
@@ -159,6 +168,11 @@ constexpr MetricRow kTable[] = {
      {"device", "uuid", "pci_bus_id", "name"},
      "Identity of the device; always 1. The uuid is the one that DCGM shows.",
      device_info},
+    {"gpupool_pool_info",
+     kGauge,
+     {"device", "pool", "backing", "recycling", "alias_reuse", "policy"},
+     "Settings of the pool that are in force now; always 1.",
+     pool_info},
     {"gpupool_start_time_seconds", kGauge, kPool, "Unix time at which the pool was created.",
      seconds<&S::start_unix_ns>},
 
@@ -271,6 +285,30 @@ constexpr MetricRow kTable[] = {
      seconds<&S::driver_ns>},
     {"gpupool_driver_wait_seconds_total", kCounter, kPool,
      "Time that allocating threads waited for the driver.", seconds<&S::driver_wait_ns>},
+
+    // Pages that move, and the addresses that it takes.
+    {"gpupool_pages_mapped_total", kCounter, kPool, "Pages of 2 MiB got from the driver.",
+     number<&S::pages_mapped>},
+    {"gpupool_pages_unmapped_total", kCounter, kPool, "Pages of 2 MiB given back to the driver.",
+     number<&S::pages_unmapped>},
+    {"gpupool_pages_recycled_total", kCounter, kPool,
+     "Empty pages of 2 MiB moved to where a request needed them.", number<&S::pages_recycled>},
+    {"gpupool_recycle_seconds_total", kCounter, kPool,
+     "Time in driver calls that moved pages, any thread.", seconds<&S::recycle_ns>},
+    {"gpupool_slack_ratio", kGauge, kPool,
+     "Pages that may be held beyond the most ever occupied, as a share of those, under eager.",
+     number<&S::slack>},
+    {"gpupool_stale_pages", kGauge, kPool,
+     "Pages of 2 MiB of addresses that moved pages have left and that are still mapped.",
+     number<&S::stale_pages>},
+    {"gpupool_address_ranges", kGauge, kPool,
+     "Ranges of addresses reserved, at most 4; 0 where the memory is of driver segments.",
+     number<&S::address_ranges>},
+    {"gpupool_address_range_bytes", kGauge, kPool, "Addresses reserved, in all ranges.",
+     number<&S::address_range_bytes>},
+    {"gpupool_address_range_used_bytes", kGauge, kPool,
+     "Addresses up to the highest one that was ever mapped, through all ranges.",
+     number<&S::address_range_used_bytes>},
 
     // Memory that goes back.
     {"gpupool_trims_total", kCounter, kReason, "Trims, by why they were made.",

@@ -23,7 +23,7 @@ struct Snapshot;
 
 enum class MetricKind : std::uint8_t { gauge, counter, histogram };
 
-inline constexpr std::size_t kMaxLabels = 5;
+inline constexpr std::size_t kMaxLabels = 6;
 
 /// Names of a family's labels, in the order in which they are shown.
 class LabelNames {

@@ -8,6 +8,8 @@ const STALE_AFTER_MISSES = 3;
 const WINDOW_MS = 60 * 1000;
 const HISTORY = 120;  // polls shown by the small curves
 const SMALLEST_LOG2 = 12;
+const PAGE_BYTES = 2 * 1024 * 1024;
+const MOST_RANGES = 4;
 
 const PARTS = [
   ['live', 'live_requested_bytes', 'live', 'asked for, in use'],
@@ -16,6 +18,12 @@ const PARTS = [
   ['pending', 'pending_bytes', 'pending', 'freed, work still runs'],
   ['free', 'free_bytes', 'free', 'for any stream'],
 ];
+const TRIM_TEXT = {
+  api: 'asked for',
+  idle: 'unused for long',
+  pressure: 'for others on the device',
+  out_of_memory: 'before a failure',
+};
 const MISS_TEXT = {
   size: 'larger than the limit',
   budget: 'limit or device full',
@@ -23,6 +31,9 @@ const MISS_TEXT = {
   fragmented: 'pieces too short',
   cold: 'the pool grew',
 };
+
+// Empty pages are moved, not only counted.
+const moves = (stats) => stats.recycling !== 'off' && stats.backing === 'vmm';
 
 const element = (id) => document.getElementById(id);
 const setText = (id, text) => {
@@ -155,7 +166,7 @@ function drawTiles(stats) {
   setText('held-note', `${shareText(stats.held_bytes, limit)} of ${bytesText(limit)}`);
   drawCurve('held', stats.held_bytes, limit);
   setText('free', bytesText(stats.free_bytes));
-  setText('free-note', `outside it ${bytesText(stats.device_free_bytes)}`);
+  setText('free-note', `and ${bytesText(stats.device_free_bytes)} free on the device`);
   drawCurve('free', stats.free_bytes, 0);
   setText('fragmentation', ratioText(stats.fragmentation_ratio));
   setText('fragmentation-note', `alert above ${ratioText(stats.threshold_fragmentation_ratio)}`);
@@ -164,7 +175,8 @@ function drawTiles(stats) {
   setText('largest-free', bytesText(stats.largest_free_block_bytes));
   setText('largest-satisfiable', bytesText(stats.largest_satisfiable_bytes));
   setText('largest-satisfiable-note', stats.threshold_required_block_bytes > 0 ?
-      `required: ${sizeText(stats.threshold_required_block_bytes)}` : 'up to the limit, by growth');
+      `required: ${sizeText(stats.threshold_required_block_bytes)}` : moves(stats) ?
+    'by growth and by moving pages' : 'up to the limit, by growth');
   drawCounter('driver-calls', 'driver_calls');
   drawCounter('fallbacks', 'fallbacks');
   drawCounter('failures', 'failures');
@@ -283,6 +295,12 @@ function drawFreeBlocks(stats) {
   drawRows('runs', rows, 'No free block: what the pool holds is in use or in caches.');
 }
 
+// Where pages move, too short pieces are a reason to move some, and no loss.
+function missText(name, stats) {
+  if (name === 'fragmented' && moves(stats)) return 'pages moved';
+  return MISS_TEXT[name] || '';
+}
+
 function drawRequests(stats) {
   setText('requests-total', `${countText(stats.requests)} in all, ` +
       `${shareText(stats.hits, stats.requests)} hits`);
@@ -291,7 +309,7 @@ function drawRequests(stats) {
     ({name: name.replace('_', ' '), value: count, most: Math.max(stats.hits, 1),
       amount: amount(count)})), '', false);
   drawRows('misses', Object.entries(stats.misses_by_reason).map(([name, count]) =>
-    ({name, hint: MISS_TEXT[name] || '', value: count, most: Math.max(stats.misses, 1),
+    ({name, hint: missText(name, stats), value: count, most: Math.max(stats.misses, 1),
       amount: countText(count)})), '', true);
 }
 
@@ -308,7 +326,10 @@ function drawTags(stats) {
 
 function fitText(size, stats) {
   if (!size.fits) return '✗ no';
-  return size.bytes <= stats.largest_free_block_bytes ? '✓ at once' : '✓ by growth';
+  if (size.bytes <= stats.largest_free_block_bytes) return '✓ at once';
+  const room = (stats.limit_in_force_bytes || stats.limit_bytes) - stats.held_bytes;
+  return moves(stats) && (stats.recycling === 'eager' || size.bytes > room) ?
+      '✓ by moving pages' : '✓ by growth';
 }
 
 function drawWatched(stats) {
@@ -320,10 +341,57 @@ function drawWatched(stats) {
   box.replaceChildren(...stats.watched.map((size) => {
     const row = make('div', 'row is-text');
     row.append(make('span', 'name', sizeText(size.bytes)),
-        make('span', 'hint', `free but shorter ${bytesText(size.unusable_free_bytes)}`),
+        make('span', 'hint', `${shareText(size.unusable_free_bytes, stats.free_bytes)} ` +
+            'of free is shorter'),
         make('b', size.fits ? 'yes' : 'no', fitText(size, stats)));
     return row;
   }));
+}
+
+function secondsText(ns) {
+  const seconds = ns / 1e9;
+  if (seconds >= 100) return durationText(seconds);
+  return seconds >= 1 ? `${seconds.toFixed(1)} s` : `${(1000 * seconds).toFixed(1)} ms`;
+}
+
+// What a time counter rose in the last minute, as a share of that; 100 % is one thread, always.
+function timeShareText(name) {
+  const change = rise(name);
+  return change.seconds > 0 ?
+    `${(change.minute / 1e7 / change.seconds).toFixed(2)} % of the last ${spanText(change)}` : '';
+}
+
+function trimText(stats) {
+  const parts = Object.entries(stats.trimmed_bytes_by_reason).filter(([, bytes]) => bytes > 0)
+      .map(([name, bytes]) => `${bytesText(bytes)} ${TRIM_TEXT[name] || name}`);
+  return parts.join(', ') || 'nothing was trimmed';
+}
+
+function showFact(id, value, note) {
+  setText(id, value);
+  setText(`${id}-note`, note || '\u00a0');
+}
+
+function drawMoving(stats) {
+  const slack = stats.recycling === 'eager' ? `, ${ratioText(stats.slack)} slack` : '';
+  const policy = stats.recycling === 'off' ? 'off: empty pages stay where they are' :
+    moves(stats) ? `${stats.recycling}${slack}, alias reuse ${stats.alias_reuse}` :
+    `${stats.recycling}${slack}: segments do not move, empty ones go back`;
+  setText('moving-policy', policy);
+  const moved = rise('pages_recycled');
+  showFact('moved', bytesText(stats.pages_recycled * PAGE_BYTES), moved.seconds > 0 ?
+      `${bytesText(moved.minute * PAGE_BYTES)} in the last ${spanText(moved)}` : '');
+  showFact('moving-time', secondsText(stats.recycle_ns), timeShareText('recycle_ns'));
+  showFact('waited', secondsText(stats.driver_wait_ns), timeShareText('driver_wait_ns'));
+  showFact('grown', bytesText(stats.pages_mapped * PAGE_BYTES),
+      `peak held ${bytesText(stats.peak_held_bytes)}`);
+  showFact('given-back', bytesText(stats.pages_unmapped * PAGE_BYTES), trimText(stats));
+  const stale = stats.stale_pages > 0 ?
+    `, ${bytesText(stats.stale_pages * PAGE_BYTES)} left behind` : '';
+  showFact('addresses', shareText(stats.address_range_used_bytes, stats.address_range_bytes),
+      stats.address_ranges === 0 ? 'segments need no range' :
+      `of ${bytesText(stats.address_range_bytes)}, range ${stats.address_ranges} of ` +
+          `${MOST_RANGES}${stale}`);
 }
 
 function draw(answer) {
@@ -332,12 +400,13 @@ function draw(answer) {
   const device = answer.device;
   setText('pool-name', answer.pool);
   setText('identity', [`device ${device.ordinal}: ${device.name}`, device.uuid,
-    `backing ${stats.backing}`, `recycling ${stats.recycling}`, `cross-stream ${stats.policy}`,
+    `backing ${stats.backing}`, `cross-stream ${stats.policy}`,
     `up ${durationText((stats.time_ns - stats.start_time_ns) / 1e9)}`]
       .filter((part) => part).join('  ·  '));
   drawState(stats);
   drawTiles(stats);
   drawMemory(stats);
+  drawMoving(stats);
   drawFreeBlocks(stats);
   drawRequests(stats);
   drawTags(stats);

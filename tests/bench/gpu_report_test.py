@@ -42,6 +42,32 @@ def replay_pass(number, ns, calls):
             "peak_held_bytes": 2100000}
 
 
+def recycled_pass(held, driver_ms, wait_ms=0.0, **parts):
+    kinds = {kind: {"calls": 0, "ns": 0}
+             for kind in ("create", "map", "set_access", "unmap", "release")}
+    kinds["map"] = {"calls": 1000, "ns": int(driver_ms * 1e6)}
+    result = {"operations": 10, "failed": 0, "served_after_wait": 0, "seconds": 1.5,
+              "peak_requested_bytes": 1000000, "peak_held_bytes": held, "pages_recycled": 12,
+              "driver_wait_ns": int(wait_ms * 1e6), "driver": kinds, "wrong_words": 0}
+    result.update(parts)
+    return result
+
+
+def recycled_run(setting, modelled, idle, busy, wrong=0):
+    def played(passes):
+        return {"error": None, "wrong_words": wrong, "first_wrong_word": None,
+                "passes": passes} if passes else None
+    return {"trace": "small", "setting": setting, "trace_seconds": 2.0, "capacity_bytes": None,
+            "modelled": played(modelled), "idle": played(idle), "busy": played(busy)}
+
+
+def recycling(runs, **parts):
+    result = {"device": {}, "settings": [], "runs": runs, "aliases": [], "chains": [],
+              "left_out": [], "faults": []}
+    result.update(parts)
+    return result
+
+
 FACTS = {"sentences": ["cudaMalloc does not zero memory.", "cudaFree waits."], "job_ms": 20.0,
          "stalls": [{"call": "cudaFree", "bytes": 16 << 20, "rounds": 11, "idle_us": 46.0,
                      "busy_us": 19000.0, "waited": 11}]}
@@ -93,6 +119,54 @@ class Folder(unittest.TestCase):
         self.assertIn("| small | VMM | 0 | 22 | 370 | 1 | 5.4 | 2 | 2 | 1.050 |", report)
         self.assertIn("cudaMalloc does not zero memory. cudaFree waits.", report)
         self.assertIn("| cudaFree | 16 MiB | 46.0 | 19000.0 | 11 of 11 |", report)
+
+    def put_recycling(self):
+        self.put("recycling-a.json", recycling(
+            [recycled_run("off", [recycled_pass(1170000, 9)], [recycled_pass(1170000, 8)],
+                          [recycled_pass(1180000, 9)]),
+             recycled_run("eager-wait",
+                          [recycled_pass(1010000, 90, 60), recycled_pass(1010000, 40, 20)],
+                          [recycled_pass(1012000, 80, 50), recycled_pass(1011000, 30, 10)],
+                          [recycled_pass(1100000, 85), recycled_pass(1090000, 33, 15)])],
+            aliases=[{"reader": "starts after the write", "is_alias": True, "rounds": 200,
+                      "rounds_already_there": 0, "words": 3276800, "old_words": 0}]))
+        self.put("recycling-b.json", recycling(
+            [recycled_run("pressure-wait", [], [], [recycled_pass(1020000, 85, failed=2)], 7)],
+            chains=[{"alias_reuse": "wait", "links": 6000, "pages_recycled": 345,
+                     "served_after_wait": 6, "wrong_words": 0, "error": None}],
+            faults=[{"what": "small, pressure-wait", "why": "7 words were not their block's"}],
+            left_out=[{"what": "small, eager-5-wait", "why": "the time was over"}]))
+
+    def test_what_recycling_holds_and_costs_stands_beside_the_model(self):
+        self.put_recycling()
+        report = self.report()
+        self.assertIn("| small | 1.170 (1.170) | 1.012 (1.010) |  | 1.180, 1.100, - "
+                      "| 7 in 3 settings | 30.0 (40.0) |  | 0.50 % (1.00 %) |  |", report)
+        self.assertIn("| small | eager-wait | 1.012 (1.010) | 1.100 | 0 | 12 | 0 | 80.0 (90.0) "
+                      "| 30.0 (40.0) | 33.0 | 0.50 % (1.00 %) | 0.75 % | 1.50 |", report)
+        self.assertIn("| small | pressure-wait |  | 1.020 (2 failed) | 7 |", report)
+        # Calls of all runs by kind, and what each took in the mean.
+        self.assertIn("| map | 3000 | 46.3 | 3000 | 39.3 | 4000 | 53.0 |", report)
+        self.assertIn("| starts after the write | the other | 0 of 200 | 0 of 3276800 |", report)
+        self.assertIn("| wait | 6000 | 345 | 6 | 0 |", report)
+
+    def test_words_that_were_wrong_and_what_was_left_out_are_notes(self):
+        self.put_recycling()
+        report = self.report()
+        self.assertIn("- WRONG: small, pressure-wait: 7 words were not their block's", report)
+        self.assertIn("- small, eager-5-wait: the time was over", report)
+
+    def test_the_closing_table_is_printed_by_itself(self):
+        self.put_whole_run()
+        results = self.parts / "results.json"
+        for expected in ("no page recycling", "| small | 1.170 (1.170) |"):
+            gpu_report.main(["collect", str(self.parts), str(results)])
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text):
+                gpu_report.main(["closing", str(results)])
+            self.assertIn(expected, text.getvalue())
+            self.assertNotIn("###", text.getvalue())
+            self.put_recycling()
 
     def test_systems_stand_in_one_order_and_a_column_one_lacks_is_empty(self):
         self.put_whole_run()

@@ -24,8 +24,8 @@ MAY_BE_EMPTY = {
     'annotation "Failed requests"': "marks failures, and the demo has none",
 }
 # Words that begin like a metric and are none: programs, targets, labels of the build.
-NO_METRICS = {"gpupool_allocator", "gpupool_bench", "gpupool_exporter", "gpupool_peers",
-              "gpupool_target", "gpupool_test"}
+NO_METRICS = {"gpupool_allocator", "gpupool_bench", "gpupool_exporter", "gpupool_gpu_replay",
+              "gpupool_metrics_document", "gpupool_peers", "gpupool_target", "gpupool_test"}
 # What Grafana puts in place of its variables; windows of seconds, as the scrapes here are.
 VARIABLES = {"$__rate_interval": "5s", "$__range": "30s", "$job": ".*", "$instance": ".*",
              "$device": ".*", "$pool": ".*"}

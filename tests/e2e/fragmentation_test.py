@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The whole story: recorded operations run through the demo make memory fragment, the alert goes
-from pending to firing in a real Prometheus, and later the request that it warned of fails.
+from pending to firing in a real Prometheus, and later the request that it warned of fails. Pages do
+not move here; recycling_test.py has the same operations where they do.
 
     fragmentation_test.py SOURCE_DIRECTORY GPUPOOL_PROGRAM
 """

@@ -7,14 +7,15 @@ A service whose requests leave something behind: each takes a buffer and, after 
 state that stays. The buffers go, the state stays between the holes. Seconds later the service asks
 for one large block (a checkpoint buffer): most of the memory is free, no piece is large enough.
 
-BLOCK_BYTES is smaller than a page of 2 MiB, so that no page becomes empty and no policy could put the
-holes together. QUIET_SECONDS is how long an alert has before the request that it warns of.
+BLOCK_BYTES is two pages of 2 MiB: a hole is whole pages, which stay where they are with recycling off,
+and are put together under eager. QUIET_SECONDS is how long an alert has before the request that it
+warns of.
 """
 import json
 import sys
 
 CAPACITY_BYTES = 2 << 30
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 4 << 20
 LARGE_BYTES = 512 << 20
 FILL_SECONDS = 7.0  # a Prometheus that has just started finds its targets within 5 s
 FREE_SECONDS = 2.0

@@ -33,7 +33,10 @@ TEST(ConfigTest, DefaultsWhereNothingIsSaid) {
   const Config config = parse_ok("version: 1\n");
   EXPECT_EQ(config.pool.name, "default");
   EXPECT_EQ(std::get<double>(config.pool.capacity), 1.0);
-  EXPECT_EQ(config.pool.runtime.recycling, Recycling::off);
+  EXPECT_EQ(config.pool.runtime.recycling, Recycling::eager);
+  EXPECT_EQ(config.pool.runtime.trim.idle_after_ns, 0u);
+  EXPECT_EQ(config.pool.runtime.trim.idle_bytes_per_second, std::uint64_t{1} << 30);
+  EXPECT_EQ(config.pool.runtime.trim.keep_device_free_bytes, 0u);
   EXPECT_EQ(config.exporter.bind, "127.0.0.1");
   EXPECT_EQ(config.exporter.port, kDefaultPort);
   EXPECT_EQ(config.exporter.port_count, 16);
@@ -48,8 +51,10 @@ pool:
   capacity: 120GiB
   reserve: 2GiB
   backing: cudamalloc
-  recycling: off
+  recycling: pressure
   slack: 5%
+  alias_reuse: same_stream
+  trim: {idle_after: 5min, rate: 512MiB, keep_device_free: 2GiB}
   policy: when_done
   on_misuse: abort
   cache_small: 8MiB
@@ -68,7 +73,12 @@ tags:
   EXPECT_EQ(std::get<std::uint64_t>(config.pool.capacity), std::uint64_t{120} << 30);
   EXPECT_EQ(config.pool.reserve_bytes, std::uint64_t{2} << 30);
   EXPECT_EQ(config.pool.backing, Backing::cudamalloc);
+  EXPECT_EQ(config.pool.runtime.recycling, Recycling::pressure);
   EXPECT_DOUBLE_EQ(config.pool.runtime.slack, 0.05);
+  EXPECT_EQ(config.pool.runtime.alias_reuse, AliasReuse::same_stream);
+  EXPECT_EQ(config.pool.runtime.trim.idle_after_ns, 300'000'000'000u);
+  EXPECT_EQ(config.pool.runtime.trim.idle_bytes_per_second, std::uint64_t{512} << 20);
+  EXPECT_EQ(config.pool.runtime.trim.keep_device_free_bytes, std::uint64_t{2} << 30);
   EXPECT_EQ(config.pool.runtime.policy, CrossStreamPolicy::when_done);
   EXPECT_EQ(config.pool.on_misuse, OnMisuse::abort);
   EXPECT_EQ(config.pool.cache_small_bytes, std::uint64_t{8} << 20);
@@ -97,6 +107,32 @@ TEST(ConfigTest, CapacityForms) {
   EXPECT_DOUBLE_EQ(std::get<double>(capacity("100%")), 1.0);
   EXPECT_EQ(std::get<std::uint64_t>(capacity("20GB")), 20'000'000'000u);
   EXPECT_EQ(std::get<std::uint64_t>(capacity("8589934592")), std::uint64_t{8} << 30);
+}
+
+TEST(ConfigTest, TimesAreReadAsTheyAreWritten) {
+  const auto idle_after = [](const std::string& text) {
+    return parse_ok("pool: {trim: {idle_after: " + text + "}}").pool.runtime.trim.idle_after_ns;
+  };
+  EXPECT_EQ(idle_after("0"), 0u);
+  EXPECT_EQ(idle_after("0s"), 0u);
+  EXPECT_EQ(idle_after("60s"), 60'000'000'000u);
+  EXPECT_EQ(idle_after("60 s"), 60'000'000'000u);
+  EXPECT_EQ(idle_after("\"250ms\""), 250'000'000u);
+  EXPECT_EQ(idle_after("2h"), 7'200'000'000'000u);
+  for (const std::uint64_t ns : {0ull, 1ull, 1'500ull, 90'000'000'000ull, 120'000'000'000ull,
+                                 7'200'000'000'000ull, 18'446'744'073'709'551'615ull}) {
+    Config config;
+    config.pool.runtime.trim.idle_after_ns = ns;
+    const std::string text = describe(config);
+    const std::size_t begin = text.find_first_not_of(' ', text.find("idle_after:") + 11);
+    const std::string word = text.substr(begin, text.find_first_of(" \n", begin) - begin);
+    EXPECT_EQ(idle_after(word), ns) << word;
+  }
+}
+
+TEST(ConfigTest, ARateOfNothingIsFineWhereNothingGoesBack) {
+  EXPECT_EQ(parse_ok("pool: {trim: {rate: 0}}").pool.runtime.trim.idle_bytes_per_second, 0u);
+  EXPECT_EQ(parse_ok("pool: {trim: {rate: 0, idle_after: 0}}").pool.runtime.trim.idle_after_ns, 0u);
 }
 
 TEST(ConfigTest, APortThatWasAskedForIsTheOnlyOneTried) {
@@ -237,12 +273,42 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"pool: {watched_sizes: [1GiB, 1XB]}", 1, "pool.watched_sizes[1]", "unit"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Trim, ConfigRefusalTest,
+    testing::Values(
+        Refused{"pool: {trim: 60s}", 1, "pool.trim",
+                "allowed is a mapping with the keys idle_after, rate, keep_device_free"},
+        Refused{"pool:\n  trim:\n    after: 60s\n", 3, "pool.trim.after",
+                "allowed are idle_after, rate, keep_device_free"},
+        Refused{"pool: {trim: {idle_after: 60}}", 1, "pool.trim.idle_after", "without a unit"},
+        Refused{"pool: {trim: {idle_after: 60m}}", 1, "pool.trim.idle_after",
+                "a time such as 60s, 500ms, 5min or 2h, or 0"},
+        Refused{"pool: {trim: {idle_after: 1.5s}}", 1, "pool.trim.idle_after", "no time"},
+        Refused{"pool: {trim: {idle_after: s}}", 1, "pool.trim.idle_after", "no time"},
+        Refused{"pool: {trim: {idle_after: ''}}", 1, "pool.trim.idle_after", "no time"},
+        Refused{"pool: {trim: {idle_after: -1s}}", 1, "pool.trim.idle_after", "negative"},
+        Refused{"pool: {trim: {idle_after: 060s}}", 1, "pool.trim.idle_after", "leading zero"},
+        Refused{"pool: {trim: {idle_after: 60  s}}", 1, "pool.trim.idle_after", "no time"},
+        Refused{"pool: {trim: {idle_after: 6000000h}}", 1, "pool.trim.idle_after", "64 bits"},
+        Refused{"pool: {trim: {idle_after: 99999999999999999999s}}", 1, "pool.trim.idle_after",
+                "64 bits"},
+        Refused{"pool: {trim: {idle_after: [60s]}}", 1, "pool.trim.idle_after", "is a list"},
+        Refused{"pool: {trim: {idle_after: }}", 1, "pool.trim.idle_after", "has no value"},
+        Refused{"pool: {trim: {rate: 1GiB/s}}", 1, "pool.trim.rate", "unit"},
+        Refused{"pool: {trim: {rate: 2000000TiB}}", 1, "pool.trim.rate", "out of range"},
+        Refused{"pool: {trim: {keep_device_free: 5%}}", 1, "pool.trim.keep_device_free", "size"},
+        Refused{"pool: {trim: {keep_device_free: 2000000TiB}}", 1, "pool.trim.keep_device_free",
+                "up to 1048576TiB"},
+        Refused{"pool:\n  trim:\n    rate: 0\n    idle_after: 60s\n", 3, "pool.trim.rate",
+                "nothing would go back after pool.trim.idle_after"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Words, ConfigRefusalTest,
     testing::Values(
-        Refused{"pool: {recycling: eager}", 1, "pool.recycling",
-                "'eager' is not available yet; allowed is off"},
-        Refused{"pool: {recycling: pressure}", 1, "pool.recycling", "not available yet"},
-        Refused{"pool: {recycling: on}", 1, "pool.recycling", "unknown; allowed is off"},
+        Refused{"pool: {recycling: on}", 1, "pool.recycling",
+                "unknown; allowed is off, pressure, eager"},
+        Refused{"pool: {alias_reuse: always}", 1, "pool.alias_reuse",
+                "unknown; allowed is wait, same_stream"},
+        Refused{"pool: {alias_reuse: true}", 1, "pool.alias_reuse", "'true' is unknown"},
         Refused{"pool: {policy: wait}", 1, "pool.policy", "not available yet"},
         Refused{"pool: {policy: never}", 1, "pool.policy", "not available yet"},
         Refused{"pool: {policy: When_done}", 1, "pool.policy", "allowed is when_done"},
@@ -319,7 +385,9 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 21u);
+  EXPECT_EQ(columns.size(), 25u);
+  EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("1GiB (1073741824 bytes) a second\n"), std::string::npos) << text;
   EXPECT_EQ(std::ranges::count(columns, columns.front()), std::ssize(columns)) << text;
 }
 

@@ -59,8 +59,9 @@ TEST(MetricTableTest, NamesFollowTheConventions) {
       const std::size_t at = stem.find(unit);
       EXPECT_TRUE(at == std::string_view::npos || stem.ends_with(unit)) << unit;
     }
-    for (const char* foreign : {"_ms", "_ns", "_us", "_mib", "_kb", "_percent", "_milli"}) {
-      EXPECT_EQ(stem.find(foreign), std::string_view::npos) << foreign;
+    const std::string words = std::string(stem) + "_";
+    for (const char* foreign : {"_ms_", "_ns_", "_us_", "_mib_", "_kb_", "_percent_", "_milli"}) {
+      EXPECT_EQ(words.find(foreign), std::string::npos) << foreign;
     }
   }
 }
@@ -187,6 +188,18 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   stats.watched[0].fits = true;
   stats.threshold_fragmentation_ratio = 0.5;
   stats.threshold_required_block_bytes = 4096;
+  stats.pages_mapped = 900;
+  stats.pages_unmapped = 300;
+  stats.pages_recycled = 250;
+  stats.recycle_ns = 10'000'000;
+  stats.driver_wait_ns = 7'000'000;
+  stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)] = 600;
+  stats.trims_by_reason[static_cast<std::size_t>(TrimReason::pressure)] = 3;
+  stats.stale_pages = 17;
+  stats.address_ranges = 2;
+  stats.address_range_bytes = std::uint64_t{4} << 40;
+  stats.address_range_used_bytes = std::uint64_t{3} << 40;
+  stats.slack = 0.05;
   const auto families = fixture.collect();
   EXPECT_EQ(values(families, "gpupool_reserved_bytes")[""], 9007199254740991.0);
   EXPECT_EQ(values(families, "gpupool_allocated_bytes")[""], 1024);
@@ -202,9 +215,35 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   EXPECT_EQ(values(families, "gpupool_alert_threshold"),
             (std::map<std::string, double>{{"GpupoolFragmentationHigh", 0.5},
                                            {"GpupoolLargestBlockBelowRequired", 4096}}));
+  EXPECT_EQ(values(families, "gpupool_pages_mapped_total")[""], 900);
+  EXPECT_EQ(values(families, "gpupool_pages_unmapped_total")[""], 300);
+  EXPECT_EQ(values(families, "gpupool_pages_recycled_total")[""], 250);
+  EXPECT_EQ(values(families, "gpupool_recycle_seconds_total")[""], 0.01);
+  EXPECT_EQ(values(families, "gpupool_driver_wait_seconds_total")[""], 0.007);
+  EXPECT_EQ(values(families, "gpupool_released_bytes_total")["trim"], 600);
+  EXPECT_EQ(values(families, "gpupool_trims_total")["pressure"], 3);
+  EXPECT_EQ(values(families, "gpupool_stale_pages")[""], 17);
+  EXPECT_EQ(values(families, "gpupool_address_ranges")[""], 2);
+  EXPECT_EQ(values(families, "gpupool_address_range_bytes")[""], 4398046511104.0);
+  EXPECT_EQ(values(families, "gpupool_address_range_used_bytes")[""], 3298534883328.0);
+  EXPECT_EQ(values(families, "gpupool_slack_ratio")[""], 0.05);
   const std::string text = prometheus::TextSerializer().Serialize(families);
   EXPECT_NE(text.find("gpupool_reserved_bytes{device=\"3\",pool=\"default\"} 9007199254740991\n"),
             std::string::npos);
+}
+
+TEST(PoolFamiliesTest, SettingsInForceAreLabelsOfOneSeries) {
+  Fixture fixture;
+  fixture.stats.recycling = static_cast<std::uint8_t>(Recycling::pressure);
+  fixture.stats.alias_reuse = static_cast<std::uint8_t>(AliasReuse::same_stream);
+  fixture.stats.policy = static_cast<std::uint8_t>(CrossStreamPolicy::when_done);
+  fixture.stats.backing = static_cast<std::uint8_t>(Backing::cudamalloc);
+  const std::string text = prometheus::TextSerializer().Serialize(fixture.collect());
+  EXPECT_NE(text.find("gpupool_pool_info{device=\"3\",pool=\"default\",backing=\"cudamalloc\","
+                      "recycling=\"pressure\",alias_reuse=\"same_stream\","
+                      "policy=\"when_done\"} 1\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST(PoolFamiliesTest, DriverCallsAreAllInTheJoinedHistogram) {
@@ -326,6 +365,7 @@ TEST(StatsJsonTest, NamesEnumsAndTags) {
   const std::string json = stats_json(fixture.snapshot());
   EXPECT_NE(json.find("\"policy\":\"when_done\""), std::string::npos);
   EXPECT_NE(json.find("\"recycling\":\"off\""), std::string::npos);
+  EXPECT_NE(json.find("\"alias_reuse\":\"wait\""), std::string::npos);
   EXPECT_NE(json.find("\"misses_by_reason\":{\"size\":0,\"budget\":0"), std::string::npos);
   EXPECT_NE(json.find("\"tag_live_bytes\":{\"weights\":11,\"gradients\":0}"), std::string::npos);
   EXPECT_NE(json.find("\"device\":{\"ordinal\":3,\"name\":\"simulated\""), std::string::npos);

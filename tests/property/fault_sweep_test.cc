@@ -15,6 +15,8 @@ struct Kind {
   const char* name;
   Backing backing;
   Error error;
+  Recycling recycling = Recycling::off;
+  AliasReuse alias_reuse = AliasReuse::wait;
   friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
 
@@ -27,6 +29,8 @@ Scenario make_scenario(const Kind& kind, std::uint64_t seed) {
   scenario.world.reserve_bytes = std::uint64_t{4} << 20;
   scenario.world.stream_count = 5;
   scenario.world.failing_error = kind.error;
+  scenario.world.recycling = kind.recycling;
+  scenario.world.alias_reuse = kind.alias_reuse;
   return scenario;
 }
 
@@ -59,10 +63,20 @@ TEST_P(FaultSweepTest, BooksAreRightWhicheverCallFails) {
   EXPECT_GT(calls, 1000u) << "the lists are too short to say anything";
 }
 
+constexpr auto kEager = Recycling::eager;
+
 INSTANTIATE_TEST_SUITE_P(
     All, FaultSweepTest,
     testing::Values(Kind{"VmmOutOfMemory", Backing::vmm, Error::out_of_memory},
                     Kind{"VmmBackendFailure", Backing::vmm, Error::backend_failure},
+                    Kind{"EagerOutOfMemory", Backing::vmm, Error::out_of_memory, kEager},
+                    Kind{"EagerBackendFailure", Backing::vmm, Error::backend_failure, kEager},
+                    Kind{"EagerSameStreamOutOfMemory", Backing::vmm, Error::out_of_memory, kEager,
+                         AliasReuse::same_stream},
+                    Kind{"EagerSameStreamBackendFailure", Backing::vmm, Error::backend_failure,
+                         kEager, AliasReuse::same_stream},
+                    Kind{"PressureBackendFailure", Backing::vmm, Error::backend_failure,
+                         Recycling::pressure},
                     Kind{"CudaMallocOutOfMemory", Backing::cudamalloc, Error::out_of_memory},
                     Kind{"CudaMallocBackendFailure", Backing::cudamalloc, Error::backend_failure}),
     [](const auto& kind) { return kind.param.name; });

@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <ostream>
+#include <string>
+#include <tuple>
 
 #include "tests/support/generator.h"
 
@@ -23,19 +25,21 @@ struct Kind {
   friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 };
 
-class ListTest : public testing::TestWithParam<Kind> {};
-
-TEST_P(ListTest, PoolAgreesWithTheModelAfterEachOperation) {
+void run_lists(GeneratorOptions options, std::uint64_t lists) {
   const std::uint64_t seed = first_seed(1);
-  const std::uint64_t lists = list_count(GetParam().lists);
-  GeneratorOptions options = GetParam().options;
   options.operations = operation_count(options.operations);
-  for (std::uint64_t i = 0; i < lists; ++i) {
+  for (std::uint64_t i = 0; i < list_count(lists); ++i) {
     const Scenario scenario = generate(seed + i, options);
     if (const auto failure = try_scenario(scenario).failure) {
       FAIL() << *failure << "\n" << explain_failure(seed + i, scenario);
     }
   }
+}
+
+class ListTest : public testing::TestWithParam<Kind> {};
+
+TEST_P(ListTest, PoolAgreesWithTheModelAfterEachOperation) {
+  run_lists(GetParam().options, GetParam().lists);
 }
 
 constexpr auto kVmm = Backing::vmm;
@@ -57,6 +61,49 @@ INSTANTIATE_TEST_SUITE_P(
                     Kind{"CudaMallocOthers", {kSegments, kReal, 500, false, true, true}, 60},
                     Kind{"VmmOthersFaults", {kVmm, kAddresses, 500, true, false, true}, 100}),
     [](const auto& kind) { return kind.param.name; });
+
+/// The same checks while pages move, in each of the four ways in which they do.
+struct Way {
+  const char* name;
+  Recycling recycling;
+  AliasReuse alias_reuse;
+  friend std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
+};
+
+class RecyclingListTest : public testing::TestWithParam<std::tuple<Way, Kind>> {};
+
+TEST_P(RecyclingListTest, PoolAgreesWithTheModelAfterEachOperation) {
+  const auto& [way, kind] = GetParam();
+  GeneratorOptions options = kind.options;
+  options.recycling = way.recycling;
+  options.alias_reuse = way.alias_reuse;
+  run_lists(options, kind.lists);
+}
+
+constexpr GeneratorOptions one_stream(SimulatedMemory memory) {
+  GeneratorOptions options{kVmm, memory, 500};
+  options.has_one_stream = true;
+  return options;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RecyclingListTest,
+    testing::Combine(
+        testing::Values(Way{"Eager", Recycling::eager, AliasReuse::wait},
+                        Way{"EagerSameStream", Recycling::eager, AliasReuse::same_stream},
+                        Way{"Pressure", Recycling::pressure, AliasReuse::wait},
+                        Way{"PressureSameStream", Recycling::pressure, AliasReuse::same_stream}),
+        testing::Values(Kind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 60},
+                        Kind{"RealMemory", {kVmm, kReal, 500, false, false}, 60},
+                        Kind{"OneStream", one_stream(kAddresses), 40},
+                        Kind{"OneStreamRealMemory", one_stream(kReal), 40},
+                        Kind{"Faults", {kVmm, kAddresses, 500, true, false}, 80},
+                        Kind{"UnannouncedStreams", {kVmm, kReal, 500, false, true}, 60},
+                        Kind{"Others", {kVmm, kReal, 500, false, false, true}, 40},
+                        Kind{"OthersFaults", {kVmm, kAddresses, 500, true, false, true}, 40})),
+    [](const auto& param) {
+      return std::string(std::get<0>(param.param).name) + std::get<1>(param.param).name;
+    });
 
 }  // namespace
 }  // namespace gpupool::test

@@ -34,6 +34,7 @@ class Mutation:
 
 # Where it is asked whose a free piece is.
 HOLDER_SOURCES = ("runs/run_table.cc", "runs/run_report.cc", "pool/shared_tiers.cc")
+REFUSALS = "All/RecyclingTest.Refuses*"
 
 MUTATIONS = (
     Mutation("no ticket check", "stream/ticket_set.h",
@@ -66,8 +67,8 @@ MUTATIONS = (
              "  runs_[taken].tickets = run.tickets;\n  run.tickets.clear();\n"),
     Mutation("what the first stream freed stays everybody's", "runs/run_table.cc",
              "  if (by_stream_.size() > 1) part();\n", ""),
-    Mutation("trimming takes what is in use", "runs/run_table.cc",
-             "  return tickets.empty();\n", "  return true;\n"),
+    Mutation("what is in use counts as idle", "runs/run_table.cc",
+             "  return runs_[id].kind == RunKind::free && tickets_of(id, pages).empty();\n", "  return true;\n"),
     Mutation("slots of other streams are free at once", "pool/shared_tiers.cc",
              "    if (tickets[i].stream != owner && !streams_.is_complete(tickets[i])) return true;\n",
              ""),
@@ -161,6 +162,32 @@ MUTATIONS = (
              "const bool has_drained = drain_patiently() > 0;\n",
              "const bool has_drained = [&] { MutexLock lock(mu_); return drain_all() > 0; }();\n", (),
              "PoolCacheTest.AnOwner*", "pool"),
+    # Recordings.
+    Mutation("a recorded request is served by the usual miss", "cache/claim.h",
+             "(kBarred | kEnded)) != 0;\n", "kEnded) != 0;\n", ("pool/miss.cc",),
+             "PoolRecordTest.*", "pool"),
+    Mutation("a recording begins while a thread is inside its cache", "pool/recording.cc",
+             "      if (caches_.are_all_outside()) {\n", "      {\n", (),
+             "PoolRecordTest.Begins*", "pool"),
+    Mutation("caches that come while it is recorded have no bar", "cache/thread_caches.cc",
+             "start(has_fence_, is_barred_);", "start(has_fence_);", (), "PoolRecordTest.*", "pool"),
+    # Recycling.
+    Mutation("a page moves though work on it is unfinished", "pool/recycler.cc",
+             "    if (stream == kAnybody && !runs_.are_idle(id, lies)) return true;\n", "", (), REFUSALS),
+    Mutation("what moves has no tickets any more", "pool/recycler.cc",
+             "    if (target.index != 0) tickets = (moved++)->tickets;\n", "", (),
+             "PoolRecyclingTest.WhatIsLeft*", "pool"),
+    Mutation("an old address is unmapped under running work", "arena/arena.cc",
+             "    if (!stale.tickets.empty()) return false;\n", "", (), REFUSALS),
+    Mutation("an old address loses its tickets", "pool/recycler.cc",
+             "    arena_.relocate(target, moved->tickets);\n",
+             "    arena_.relocate(target, TicketSet());\n", (), REFUSALS),
+    Mutation("eager holds what the limit allows", "pool/recycler.cc",
+             "  if (options.recycling != Recycling::eager) return limit_pages;\n",
+             "  return limit_pages;\n", (), REFUSALS),
+    Mutation("nobody knows who freed a page", "runs/run_table.cc",
+             "  if (tracks_pages_) page_tickets_.add(run.start, run.end(), run.tickets, streams_);\n",
+             "", (), REFUSALS),
     # Statistics.
     Mutation("two counters of a shard are of two moments", "cache/thread_counters.h",
              "      pair = {up.get_first(), down.get_first()};\n"

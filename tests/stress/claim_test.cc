@@ -60,6 +60,30 @@ TEST_P(ClaimTest, AnEndIsForGood) {
   claim_.leave();
 }
 
+TEST_P(ClaimTest, ABarStaysThroughClaimsUntilItIsLifted) {
+  ASSERT_TRUE(claim_.enter());
+  claim_.bar();
+  EXPECT_FALSE(claim_.is_outside());  // whoever is inside may finish
+  claim_.leave();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(claim_.enter());
+    EXPECT_TRUE(claim_.is_shut());
+    EXPECT_FALSE(claim_.has_ended());
+    claim_.claim();
+    EXPECT_TRUE(claim_.is_outside());
+    claim_.release();
+  }
+  claim_.unbar();
+  EXPECT_FALSE(claim_.is_shut());
+  EXPECT_TRUE(claim_.enter());
+  claim_.leave();
+  claim_.start(has_fence(), true);
+  EXPECT_FALSE(claim_.enter());
+  claim_.end();
+  claim_.unbar();
+  EXPECT_TRUE(claim_.is_shut());
+}
+
 TEST(ClaimBeforeItsStartTest, NobodyGetsIn) {
   Claim claim;
   EXPECT_TRUE(claim.has_ended());

@@ -6,37 +6,13 @@
 #include <deque>
 #include <vector>
 
+#include "tests/support/random.h"
+
 namespace gpupool::test {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = 1024 * kKiB;
-
-/// SplitMix64 (Steele, Lea and Flood, 2014): the distributions of <random> differ from one
-/// standard library to the next, and a seed must mean the same list everywhere.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15ULL;
-    std::uint64_t x = state_;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-  }
-  std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
-    return low + below(high - low + 1);
-  }
-  bool one_in(std::uint64_t n) { return below(n) == 0; }
-  template <class T, std::size_t N>
-  T pick(const std::array<T, N>& values) {
-    return values[below(N)];
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 class Generator {
  public:
@@ -52,6 +28,13 @@ class Generator {
     world_.cache_large_bytes = random_.pick(std::array{std::uint64_t{0}, 4 * kMiB, 32 * kMiB});
     size_kind_ = random_.below(5);
     fill_percent_ = random_.between(20, 110);
+    world_.recycling = options.recycling;
+    world_.alias_reuse = options.alias_reuse;
+    if (options.has_one_stream) world_.stream_count = 1;
+    if (options.recycling != Recycling::off) {
+      world_.owes_empty_pages = true;
+      world_.slack = random_.pick(std::array{0.0, 0.005, 0.05, 1.0});
+    }
   }
 
   Scenario make() {
@@ -265,12 +248,12 @@ std::uint64_t first_seed(std::uint64_t otherwise) {
   return from_environment("GPUPOOL_TEST_SEED", otherwise);
 }
 
-std::uint64_t list_count(std::uint64_t otherwise) {
+std::uint64_t list_count(std::uint64_t otherwise, std::uint64_t soak_factor) {
   // Sanitizers slow everything down by five to fifteen times.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   otherwise = otherwise / 8 + 1;
 #endif
-  if (std::getenv("GPUPOOL_SOAK") != nullptr) otherwise *= 10;
+  if (std::getenv("GPUPOOL_SOAK") != nullptr) otherwise *= soak_factor;
   return from_environment("GPUPOOL_TEST_LISTS", otherwise);
 }
 

@@ -6,7 +6,7 @@
 //
 // Environment: GPUPOOL_TEST_SEED sets the first seed, GPUPOOL_TEST_LISTS how many lists,
 // GPUPOOL_TEST_OPERATIONS how long each is; GPUPOOL_SOAK (scripts/dev soak) takes ten times as
-// many lists; GPUPOOL_TEST_SHRINK=0 does not shrink.
+// many lists, or as many more as a test says; GPUPOOL_TEST_SHRINK=0 does not shrink.
 #ifndef GPUPOOL_TESTS_SUPPORT_GENERATOR_H_
 #define GPUPOOL_TESTS_SUPPORT_GENERATOR_H_
 
@@ -34,6 +34,9 @@ struct GeneratorOptions {
   bool with_unannounced_streams = false;
   /// Operations inside of others, where those are in a driver call for an event.
   bool with_others = false;
+  Recycling recycling = Recycling::off;
+  AliasReuse alias_reuse = AliasReuse::wait;
+  bool has_one_stream = false;
 };
 
 Scenario generate(std::uint64_t seed, const GeneratorOptions& options);
@@ -53,7 +56,7 @@ std::string explain_failure(std::uint64_t seed, const Scenario& scenario);
 
 /// From the environment, else the default.
 std::uint64_t first_seed(std::uint64_t otherwise);
-std::uint64_t list_count(std::uint64_t otherwise);
+std::uint64_t list_count(std::uint64_t otherwise, std::uint64_t soak_factor = 10);
 std::uint64_t operation_count(std::uint64_t otherwise);
 
 }  // namespace gpupool::test

@@ -41,6 +41,14 @@ class Model {
   std::optional<std::string> find_danger(StreamKey stream, std::uint64_t address,
                                          std::uint64_t bytes);
 
+  /// Calls `visit(address, bytes)` for each piece of work that is unfinished.
+  template <class Visit>
+  void for_each_unfinished(Visit visit) const {
+    for (const Work& work : unfinished_) {
+      if (!*work.is_done) visit(work.begin, work.end - work.begin);
+    }
+  }
+
   // Blocks. Each gives what is wrong with it, in words.
   std::optional<std::string> add_block(std::uint64_t address, std::uint64_t bytes,
                                        std::uint64_t alignment, StreamKey stream, std::uint8_t tag);

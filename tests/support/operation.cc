@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "tests/support/world.h"
 
@@ -29,6 +30,11 @@ bool is_same_state(const StatsV1& before, const StatsV1& after) {
 
 }  // namespace
 
+std::uint64_t plain_bytes_of(const Allocate& it) {
+  const std::uint64_t rounded = (it.bytes + kDefaultAlignment - 1) & ~(kDefaultAlignment - 1);
+  return it.alignment > kDefaultAlignment ? rounded + it.alignment : rounded;
+}
+
 void Allocate::apply(World& world) const {
   World::Stream* at = world.find_stream(stream);
   if (at == nullptr || world.find_block(block) != nullptr) return;
@@ -37,6 +43,7 @@ void Allocate::apply(World& world) const {
   const Fit fit = is_plain ? world.pool->would_fit(bytes, at->ref) : Fit::no;
   const StatsV1 before = world.pool->stats();
   const std::uint64_t others_before = world.others_let_in;
+  const Occupancy::Busy busy = world.busy_streams();
   const bool by_handle = is_raw || !at->is_adopted;
   const auto result = by_handle ? world.pool->allocate(request_of(*this), at->raw)
                                 : world.pool->allocate(request_of(*this), at->ref);
@@ -66,6 +73,10 @@ void Allocate::apply(World& world) const {
     if (fit == Fit::by_growth && !world.has_faults && world.taken_by_others == 0) {
       world.fail("would_fit said 'by_growth', and: " + world.pool->last_failure().text());
     }
+    if (is_answered && bytes <= before.largest_satisfiable_bytes) {
+      world.fail("not served, though no larger than largest_satisfiable_bytes");
+    }
+    if (world.others_let_in == others_before) world.judge_refusal(*this, busy);
     const FailureReport report = world.pool->last_failure();
     if (!report.happened || report.requested_bytes != bytes || report.error != result.error()) {
       world.fail("last_failure is not of this request");
@@ -79,11 +90,26 @@ void Allocate::apply(World& world) const {
     return world.fail(*wrong);
   }
   World::Block& made = world.blocks[block];
+  if (allocation_class == AllocationClass::contiguous) made.plain_bytes = plain_bytes_of(*this);
+  world.occupancy.add(address, bytes, made.plain_bytes);
+  world.handed_out.push_back(static_cast<char*>(result.value()));
   made.pointer = static_cast<char*>(result.value());
   made.bytes = bytes;
   made.owner = at->key;
   made.pattern = (std::uint64_t{block} + 1) * 0x9e3779b97f4a7c15ULL ^ address;
   world.launch(made, *at, 0, false);
+}
+
+void AllocateWhatMustFit::apply(World& world) const {
+  if (!world.is_judged()) return;
+  const std::uint64_t pages = world.occupancy.room_pages(world.busy_streams());
+  if (pages == 0) return;
+  ++world.asked_for_all;
+  Allocate{.block = block,
+           .bytes = std::max<std::uint64_t>(1, pages * Occupancy::kPageBytes / 100 * percent),
+           .alignment = alignment,
+           .stream = stream}
+      .apply(world);
 }
 
 void Free::apply(World& world) const {
@@ -122,6 +148,12 @@ void Free::apply(World& world) const {
   if (!freed) return world.fail("a live block is not taken back");
   if (hint == SizeHint::wrong) world.model.count_misuse(Misuse::wrong_size);
   world.model.remove_block(reinterpret_cast<std::uint64_t>(known->pointer));
+  std::vector<StreamKey> users{at->key};
+  if (known->bytes <= Occupancy::kMaxSmallBytes) users.push_back(known->owner);
+  for (const World::Use& use : known->uses) {
+    if (use.is_awaited) users.push_back(use.stream);
+  }
+  world.occupancy.remove(reinterpret_cast<std::uint64_t>(known->pointer), std::move(users));
   world.freed.push_back(known->pointer);
   if (world.freed.size() > 64) world.freed.erase(world.freed.begin());
   world.blocks.erase(block);
@@ -186,10 +218,11 @@ void record(World& world, BlockName block, StreamSlot slot, bool at_free) {
   for (World::Use& use : on->uses) {
     if (use.stream != at->key) continue;
     use.is_recorded = true;
+    use.is_awaited = true;
     use.is_at_free = use.is_at_free || at_free;
     return;
   }
-  if (at_free) on->uses.push_back({at->key, true, true});
+  if (at_free) on->uses.push_back({at->key, true, true, true});
 }
 
 }  // namespace
@@ -208,17 +241,22 @@ void Maintain::apply(World& world) const { world.pool->maintain(std::chrono::hou
 
 void Trim::apply(World& world) const {
   const std::uint64_t before = world.device.held_bytes();
+  const Occupancy::Busy busy = world.busy_streams();
+  const std::uint64_t others = world.others_let_in;
   const std::uint64_t released = world.pool->trim(target_bytes);
   if (before - world.device.held_bytes() != released) {
     world.fail("trim says that it gave back " + std::to_string(released));
   }
+  world.note_flush(busy, others);
 }
 
 void DrainCaches::apply(World& world) const {
   const std::uint64_t cached = world.pool->stats().cached_bytes;
+  const Occupancy::Busy busy = world.busy_streams();
   if (world.pool->drain_caches() != cached || world.pool->stats().cached_bytes != 0) {
     world.fail("drain_caches leaves something, or says other bytes");
   }
+  world.note_flush(busy, world.others_let_in);
 }
 
 void FailNext::apply(World& world) const {
@@ -280,6 +318,14 @@ std::string print(const Allocate& it) {
       .field("allocation_class", it.allocation_class)
       .field("tag", std::uint64_t{it.tag})
       .field("is_raw", it.is_raw)
+      .text();
+}
+std::string print(const AllocateWhatMustFit& it) {
+  return Printer("AllocateWhatMustFit")
+      .field("block", std::uint64_t{it.block})
+      .field("stream", std::uint64_t{it.stream})
+      .field("percent", it.percent)
+      .field("alignment", it.alignment)
       .text();
 }
 std::string print(const Free& it) {

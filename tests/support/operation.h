@@ -34,6 +34,20 @@ struct Allocate {
   void apply(World& world) const;
 };
 
+/// What the driver is asked for a block outside of the arena: in steps of 512 bytes, with room to
+/// begin at a boundary that the driver does not promise.
+std::uint64_t plain_bytes_of(const Allocate& it);
+
+/// One block of all pages that are empty by then, or of a part of them: where pages are recycled it
+/// may not be refused (World::is_judged; else this does nothing).
+struct AllocateWhatMustFit {
+  BlockName block = 0;
+  StreamSlot stream = 0;
+  std::uint64_t percent = 100;
+  std::uint64_t alignment = kDefaultAlignment;
+  void apply(World& world) const;
+};
+
 enum class SizeHint : std::uint8_t { none, right, wrong };
 
 struct Free {
@@ -127,9 +141,9 @@ struct TakenByOthers {
   void apply(World& world) const;
 };
 
-using Operation = std::variant<Allocate, Free, BadFree, Launch, RecordStream, RecordUse,
-                               CompleteStream, CompleteAll, Advance, Maintain, Trim, DrainCaches,
-                               FailNext, ReleaseStream, NewStream, TakenByOthers>;
+using Operation = std::variant<Allocate, AllocateWhatMustFit, Free, BadFree, Launch, RecordStream,
+                               RecordUse, CompleteStream, CompleteAll, Advance, Maintain, Trim,
+                               DrainCaches, FailNext, ReleaseStream, NewStream, TakenByOthers>;
 using OperationList = std::vector<Operation>;
 
 /// As C++, for a named regression: "Allocate{.block = 3, .bytes = 4096, ...}".

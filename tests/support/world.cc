@@ -41,6 +41,10 @@ std::string to_text(const WorldOptions& options) {
       format_size(options.capacity_bytes) + ", reserve " + format_size(options.reserve_bytes) +
       ", " + std::to_string(options.stream_count) + " streams, caches " +
       format_size(options.cache_small_bytes) + " and " + format_size(options.cache_large_bytes);
+  if (options.recycling != Recycling::off) {
+    text += std::string(", recycling ") + to_string(options.recycling) + ", slack " +
+            std::to_string(options.slack) + ", alias_reuse " + to_string(options.alias_reuse);
+  }
   if (options.lets_others_in) text += ", others come in between";
   if (options.failing_call == 0) return text;
   return text + ", call " + std::to_string(options.failing_call) + " fails with " +
@@ -48,12 +52,18 @@ std::string to_text(const WorldOptions& options) {
 }
 
 World::World(const WorldOptions& given)
-    : options(given), device(device_options(given)), faulty(device) {
+    : options(given),
+      device(device_options(given)),
+      faulty(device),
+      occupancy(given.capacity_bytes, given.reserve_bytes) {
   PoolOptions pool_options;
   pool_options.backing = options.backing;
   pool_options.reserve_bytes = options.reserve_bytes;
   pool_options.cache_small_bytes = options.cache_small_bytes;
   pool_options.cache_large_bytes = options.cache_large_bytes;
+  pool_options.runtime.recycling = options.recycling;
+  pool_options.runtime.slack = options.slack;
+  pool_options.runtime.alias_reuse = options.alias_reuse;
   pool_options.observer = &observer;
   pool_options.misuse_handler = [this](const MisuseReport&) { ++handled_misuses; };
   has_faults = options.failing_call > 0;
@@ -69,7 +79,10 @@ World::World(const WorldOptions& given)
   if (options.lets_others_in) watch_event_calls();
 }
 
-World::~World() = default;
+World::~World() {
+  // The pool waits for work that may still use its memory, also where a run ended early.
+  device.complete_all();
+}
 
 std::optional<std::string> World::run(const OperationList& list) {
   if (pool == nullptr) {
@@ -136,6 +149,7 @@ void World::end_stream(StreamSlot slot) {
     released_stream = stream->ref;
   } else {
     has_lost_completions = true;
+    unannounced_.insert(stream->key);
   }
   device.destroy_stream(stream->raw);
   *stream = Stream();
@@ -162,7 +176,7 @@ void World::launch(Block& block, const Stream& stream, std::uint64_t duration_ns
   const auto known = std::find_if(block.uses.begin(), block.uses.end(),
                                   [&](const Use& use) { return use.stream == stream.key; });
   if (known == block.uses.end()) {
-    block.uses.push_back({stream.key, false, false});
+    block.uses.push_back({.stream = stream.key});
   } else if (!known->is_at_free) {
     known->is_recorded = false;
   }
@@ -202,6 +216,8 @@ void World::check() {
   check_books(stats);
   check_events(stats);
   check_map(stats);
+  check_growth(stats);
+  check_moves();
 }
 
 void World::check_books(const StatsV1& stats) {
@@ -212,6 +228,11 @@ void World::check_books(const StatsV1& stats) {
   if (stats.held_bytes != device.held_bytes()) {
     fail("held is " + std::to_string(stats.held_bytes) + ", the device counts " +
          std::to_string(device.held_bytes()));
+  }
+  if (options.recycling != Recycling::off && !has_faults &&
+      stats.fallbacks !=
+          stats.fallbacks_by_reason[static_cast<std::size_t>(FallbackReason::contiguous)]) {
+    fail("a request was served outside of the arena, which has addresses enough");
   }
   if (stats.held_bytes > stats.limit_bytes) fail("more is held than the limit");
   if (stats.held_bytes > stats.peak_held_bytes) fail("more is held than peak_held_bytes");
@@ -298,6 +319,7 @@ void World::finish() {
     fail("after everything was freed and trimmed " + std::to_string(device.held_bytes()) +
          " bytes are held");
   }
+  last_stats = pool->stats();
   pool.reset();
   for (const auto& [key, event] : last_event_) {
     if (!device.destroy_event(event).ok()) fail("an event is not destroyed");

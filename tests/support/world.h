@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/model.h"
+#include "tests/support/occupancy.h"
 #include "tests/support/operation.h"
 
 namespace gpupool::test {
@@ -37,6 +39,11 @@ struct WorldOptions {
   /// The n-th backend call after the device's start fails, the pool's own start included; 0: none.
   std::uint64_t failing_call = 0;
   Error failing_error = Error::backend_failure;
+  Recycling recycling = Recycling::off;
+  double slack = 0.005;
+  AliasReuse alias_reuse = AliasReuse::wait;
+  /// Empty pages are owed to every request: what recycling promises (occupancy.h).
+  bool owes_empty_pages = false;
   /// While the pool is in a driver call for an event, operations that follow in the list are
   /// applied, as by another thread.
   bool lets_others_in = false;
@@ -82,6 +89,7 @@ class World {
     StreamKey stream = 0;
     bool is_recorded = false;  // record_stream or record_use covers all of it
     bool is_at_free = false;   // by record_stream: later work, too
+    bool is_awaited = false;   // the pool waits for it, since some of it was recorded
   };
   struct Block {
     char* pointer = nullptr;
@@ -89,6 +97,7 @@ class World {
     StreamKey owner = 0;
     std::uint64_t pattern = 0;
     std::vector<Use> uses;
+    std::uint64_t plain_bytes = 0;  // of the driver allocation that it is; 0: in the arena
   };
   /// nullptr where there is none.
   Stream* find_stream(StreamSlot slot);
@@ -102,6 +111,18 @@ class World {
   void fail(const std::string& text) {
     if (!failure_) failure_ = text;
   }
+  // judging.cc
+  /// Whether a request may be judged by what is occupied: empty pages are owed, and nothing is in
+  /// the way of that but the pool itself.
+  bool is_judged() const;
+  /// Streams whose work is not finished now, ended ones among them.
+  Occupancy::Busy busy_streams();
+  /// After a call that empties the caches and looks for completed work, which `busy` and
+  /// `others` (let in) describe as they were before it.
+  void note_flush(const Occupancy::Busy& busy, std::uint64_t others);
+  /// Fails if pages enough were empty for a request that was refused; `busy` as before it.
+  void judge_refusal(const Allocate& request, const Occupancy::Busy& busy);
+
   /// What `call` gives, tried again as long as a fault that was asked for hits it.
   template <class Call>
   bool retry_if_faulted(Call call) {
@@ -117,6 +138,7 @@ class World {
   FaultyBackend faulty;
   CountingObserver observer;
   Model model;
+  Occupancy occupancy;
   std::unique_ptr<Pool> pool;
   std::map<BlockName, Block> blocks;
   std::vector<char*> freed;   // addresses of former blocks
@@ -124,6 +146,9 @@ class World {
   std::uint64_t handled_misuses = 0;
   std::uint64_t taken_by_others = 0;
   std::uint64_t others_let_in = 0;    // operations that were applied inside of another
+  std::uint64_t asked_for_all = 0;    // times that what must fit was asked for
+  std::vector<char*> handed_out;      // every block, in order
+  StatsV1 last_stats;                 // from before the pool ended
   bool has_faults = false;            // some call was made to fail
   bool has_lost_completions = false;  // so that some memory may rightly stay pending for ever
 
@@ -137,6 +162,9 @@ class World {
   void check_books(const StatsV1& stats);
   void check_events(const StatsV1& stats);
   void check_map(const StatsV1& stats);
+  // judging.cc
+  void check_growth(const StatsV1& stats);
+  void check_moves();
   void finish();
   std::string start_fault_;
 
@@ -147,9 +175,16 @@ class World {
   std::vector<Stream> streams_;
   std::map<StreamKey, RawStream> raw_by_key_;
   std::map<StreamKey, EventHandle> last_event_;  // of ended streams
+  std::set<StreamKey> unannounced_;              // that ended so: the pool never learns of it
   StreamKey last_key_ = 0;
   std::shared_ptr<std::string> corruption_ = std::make_shared<std::string>();
   std::optional<std::string> failure_;
+
+  // As of the last check_growth().
+  std::size_t known_blocks_ = 0;            // of handed_out
+  std::set<std::uint64_t> occupied_pages_;  // on which something lies that is not free
+  std::uint64_t most_occupied_pages_ = 0;   // ever
+  std::uint64_t arena_pages_ = 0;           // held for the arena
 };
 
 }  // namespace gpupool::test

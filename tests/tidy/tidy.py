@@ -21,7 +21,7 @@ import cpp_text  # noqa: E402  (found beside this file)
 
 # Lower rungs first; rungs of the same number are siblings.
 RUNGS = {"base": 0, "backend": 1, "stream": 2, "arena": 3, "runs": 4, "buddy": 4, "size_class": 4,
-         "cache": 5, "pool": 6}
+         "cache": 5, "record": 5, "pool": 6}
 # A sibling may be used through this header of it alone.
 INTERFACE_HEADERS = {"runs/run_table.h", "buddy/chunk.h", "size_class/slab.h"}
 PUBLIC_HEADERS = ("allocator/include", "exporter/include")

@@ -144,9 +144,8 @@ class BadUsage(Case):
             (["--reserve", "010"], "leading zero"), (["--reserve", "16777216TiB"], "64 bits"),
             (["--device", "tpu"], "auto|cuda|sim"), (["--backend", "malloc"], "cudamalloc|vmm"),
             (["--recycling", "maybe"], "eager|off|pressure"), (["--speed", "2"], "--speed"),
-            (["--recycling", "eager"], "recycling 'eager' is not available yet"),
-            (["--recycling", "pressure"], "recycling 'pressure' is not available yet"),
             (["--find-capacity", "--fault-rate", "0.1"], "without --fault-rate"),
+            (["--alias-reuse", "never"], "same_stream|wait"),
         ]
         for arguments, reason in cases:
             with self.subTest(arguments=arguments):
@@ -165,7 +164,8 @@ class BadUsage(Case):
         version = run("--version")
         self.assertEqual(version.returncode, 0)
         self.assertRegex(version.stdout.decode(), r"^gpupool \d+\.\d+\.\d+ ")
-        for arguments in (["--help"], ["replay", "--help"], ["compare", "--help"]):
+        for arguments in (["--help"], ["replay", "--help"], ["compare", "--help"],
+                          ["advise", "--help"]):
             result = run(*arguments)
             self.assertEqual((result.returncode, result.stderr), (0, b""))
             self.assertIn(b"Usage: gpupool", result.stdout)
@@ -214,7 +214,7 @@ class Replay(Case):
             self.assertGreater(row["ns_per_op"], 0)
 
     def test_samples_replay_without_failure_and_warm_passes_without_the_driver(self):
-        for row in self.replay(FSDP, RESNET):
+        for row in self.replay("--recycling", "off", FSDP, RESNET):
             with self.subTest(row=row):
                 self.assertEqual(row["failed"], 0)
                 self.assertEqual(row["operations"], 33929 if row["trace"] == FSDP else 94741)
@@ -229,6 +229,18 @@ class Replay(Case):
                 else:
                     self.assertGreater(row["driver_calls"], 0)
                     self.assertGreater(row["driver_seconds"], 0)
+
+    def test_eager_holds_hardly_more_than_is_requested_and_says_what_it_costs(self):
+        held = {row["trace"]: row["peak_held_bytes"]
+                for row in self.replay("--recycling", "off", FSDP, RESNET) if row["pass"] == 2}
+        for row in self.replay(FSDP, RESNET):
+            with self.subTest(row=row):
+                self.assertEqual(row["failed"], 0)
+                self.assertLessEqual(row["peak_held_bytes"], 1.012 * row["peak_requested_bytes"])
+                self.assertLessEqual(row["peak_held_bytes"], held[row["trace"]])
+                self.assertGreater(row["driver_wait_seconds"], 0)
+                if row["pass"] == 2:
+                    self.assertLess(row["driver_wait_seconds"], 0.04 * row["trace_seconds"])
 
     def test_the_smallest_capacity_is_one_at_which_nothing_fails(self):
         for row in self.replay("--find-capacity", FSDP):
@@ -349,8 +361,8 @@ class Compare(Case):
         ours, driver = rows
         self.assertEqual(driver["driver_calls_warm"], driver["operations"])
         self.assertGreater(driver["ns_per_op_with_driver"], 35000)
-        self.assertEqual(ours["driver_calls_warm"], 0)
-        self.assertEqual(ours["ns_per_op_with_driver"], ours["ns_per_op"])
+        self.assertLess(ours["driver_calls_warm"], ours["operations"] / 10)
+        self.assertLess(ours["ns_per_op_with_driver"], driver["ns_per_op_with_driver"] / 5)
 
     def test_without_a_trace_the_samples_are_played(self):
         found = self.compare("--only", "buddy", "--only", "buddy")
@@ -515,6 +527,21 @@ class Demo(Case):
                 code, out, _ = demo.result()
                 self.assertEqual(code, 0)
                 self.assertIn("stopped: ", out)
+
+    def test_records_what_replay_plays(self):
+        path = self.folder / "own.trace"
+        demo = Running(self, "--for", "2", "--port", "0", "--speed", "4", "--record", path)
+        code, out, error = demo.result()
+        self.assertEqual((code, error.count("cannot be written")), (0, 0), error)
+        recorded = re.search(r"recorded: ([\d ]+) operations, 0 left out, to (\S+) \(stopped\)", out)
+        self.assertIsNotNone(recorded, out)
+        self.assertEqual(recorded[2], str(path))
+        result = self.replay("--passes", "1", path)[0]
+        self.assertEqual(result["operations"], int(recorded[1].replace(" ", "")))
+        self.assertEqual(result["failed"], 0)
+        missing = self.folder / "missing" / "own.trace"
+        self.expect_refused(run("demo", "--port", "0", "--record", missing), f"{missing}: ",
+                            "No such file")
 
     def test_speed(self):
         counts = []

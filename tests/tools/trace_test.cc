@@ -50,6 +50,16 @@ TEST(TraceFormat, ReadsHeaderAndEveryKindOfLine) {
   EXPECT_EQ(trace.operations[4].kind, OperationKind::complete);
 }
 
+TEST(TraceFormat, AFreeMayNameAnotherStream) {
+  const Trace trace = parse_good("a 0 1 5 0\na 1 1 5 0\nf 0 3 9\nc 0 1\nf 1 0\n");
+  EXPECT_EQ(trace.streams, (std::vector<std::uint64_t>{5, 9}));
+  EXPECT_EQ(trace.operations[0].stream, 0U);
+  EXPECT_EQ(trace.operations[2].stream, 1U);
+  EXPECT_EQ(trace.operations[2].dt_us, 3U);
+  EXPECT_EQ(trace.operations[3].stream, 1U);
+  EXPECT_EQ(trace.operations[4].stream, 0U);
+}
+
 TEST(TraceFormat, HeaderIsOptionalAndSecondsAreThenTheSumOfDt) {
   const Trace trace = parse_good("a 0 1 0 500000\nf 0 250000\n");
   ASSERT_TRUE(trace.seconds.has_value());
@@ -107,7 +117,9 @@ TEST(TraceFormat, RefusesMalformedLines) {
   expect_error("a 0 1 0\n", 1, "too few fields");
   expect_error("a 0 1 0 0 0\n", 1, "too many fields");
   expect_error("a 0 1 0 0 0 0 0 0 0 0 0 0\n", 1, "too many fields");
-  expect_error("a 0 1 0 0\nf 0\n", 2, "expected 'f ID DT'");
+  expect_error("a 0 1 0 0\nf 0\n", 2, "expected 'f ID DT [STREAM]'");
+  expect_error("a 0 1 0 0\nf 0 1 2 3\n", 2, "too many fields (5)");
+  expect_error("a 0 1 0 0\nf 0 1 x\n", 2, "'x' in field STREAM");
   expect_error("a 0 1 0 0\nc 0 1 2\n", 2, "expected 'c ID DT'");
   expect_error("x 0 1\n", 1, "unknown kind of line 'x'");
   expect_error("alloc 0 1 0 0\n", 1, "unknown kind of line 'alloc'");

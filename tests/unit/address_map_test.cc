@@ -1,4 +1,4 @@
-// From units to addresses and back, for one range and for pages anywhere.
+// From units to addresses and back, for a few ranges and for pages anywhere.
 #include "arena/address_map.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ constexpr DeviceAddress kEnd = DeviceAddress{1} << 49;
 
 TEST(AddressMapTest, ARangeKnowsItsOwnAddressesAndNoOthers) {
   AddressMap map;
-  map.start_range(kBase, 4);
+  map.add_range(kBase, 4);
   EXPECT_EQ(map.range_base(), kBase);
   EXPECT_EQ(map.range_units(), 4 * kUnitsPerPage);
   for (const std::uint64_t unit :
@@ -32,7 +32,7 @@ TEST(AddressMapTest, ARangeKnowsItsOwnAddressesAndNoOthers) {
 TEST(AddressMapTest, ARangeAtTheEndOfAllAddresses) {
   AddressMap map;
   const DeviceAddress base = ~DeviceAddress{0} - kPageBytes + 1;
-  map.start_range(base, 1);
+  map.add_range(base, 1);
   EXPECT_EQ(map.unit_at(~DeviceAddress{0}), kUnitsPerPage - 1u);
   EXPECT_EQ(map.unit_at(base), 0u);
   EXPECT_EQ(map.unit_at(base - 1), kNoUnit);
@@ -44,6 +44,33 @@ TEST(AddressMapTest, BeforeItStartsItKnowsNothing) {
   EXPECT_EQ(map.unit_at(0), kNoUnit);
   EXPECT_EQ(map.unit_at(kBase), kNoUnit);
   EXPECT_EQ(map.range_units(), 0u);
+}
+
+TEST(AddressMapTest, TheLineGoesOnFromRangeToRangeWhereverThoseLie) {
+  AddressMap map;
+  constexpr std::uint64_t kUnits = 4 * kUnitsPerPage;
+  // One below the first, one right behind it, one far away.
+  const DeviceAddress bases[] = {kBase, kBase - 64 * kPageBytes, kBase + 4 * kPageBytes, kEnd};
+  for (std::size_t range = 0; range < AddressMap::kMaxRanges; ++range) {
+    EXPECT_EQ(map.unit_at(bases[range]), kNoUnit);
+    map.add_range(bases[range], 4);
+    EXPECT_EQ(map.range_count(), range + 1);
+  }
+  EXPECT_EQ(map.range_base(), kBase);  // of the first alone
+  EXPECT_EQ(map.range_units(), kUnits);
+  for (std::size_t range = 0; range < AddressMap::kMaxRanges; ++range) {
+    for (const std::uint64_t unit : {std::uint64_t{0}, std::uint64_t{513}, kUnits - 1}) {
+      const DeviceAddress address = bases[range] + unit * kUnitBytes;
+      EXPECT_EQ(map.address_of(range * kUnits + unit), address);
+      EXPECT_EQ(map.unit_at(address), range * kUnits + unit);
+      EXPECT_EQ(map.unit_at(address + kUnitBytes - 1), range * kUnits + unit);
+    }
+  }
+  for (const DeviceAddress address :
+       {DeviceAddress{0}, kBase - 1, kBase - 64 * kPageBytes - 1, kBase - 60 * kPageBytes,
+        kBase + 8 * kPageBytes, kEnd - 1, kEnd + 4 * kPageBytes, ~DeviceAddress{0}}) {
+    EXPECT_EQ(map.unit_at(address), kNoUnit) << address;
+  }
 }
 
 TEST(AddressMapTest, PagesLieAnywhere) {

@@ -225,7 +225,6 @@ TEST_F(PoolAllocateTest, WrongOptionsAreNamed) {
     o.capacity = 8 * kMiB;
     o.reserve_bytes = 10 * kMiB;
   });
-  expect("recycling", [](PoolOptions& o) { o.runtime.recycling = Recycling::eager; });
   expect("policy", [](PoolOptions& o) { o.runtime.policy = CrossStreamPolicy::wait; });
   expect("slack", [](PoolOptions& o) { o.runtime.slack = -1; });
   SimulatedBackend plain({.supports_vmm = false});

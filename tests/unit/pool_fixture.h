@@ -41,6 +41,13 @@ class PoolFixture : public testing::Test {
     options.capacity = capacity_bytes;
     make_pool(options);
   }
+  /// In which pages stay where they are.
+  void make_pool_without_recycling(std::uint64_t capacity_bytes) {
+    PoolOptions options;
+    options.capacity = capacity_bytes;
+    options.runtime.recycling = Recycling::off;
+    make_pool(options);
+  }
   void end_pool() {
     device_.complete_all();
     pool_.reset();

@@ -20,9 +20,10 @@ class PoolGrowthTest : public testing::Test {
  protected:
   void SetUp() override { make_pool(std::uint64_t{8} << 30); }
 
-  void make_pool(std::uint64_t capacity) {
+  void make_pool(std::uint64_t capacity, Recycling recycling = Recycling::eager) {
     pool_.reset();
     PoolOptions options;
+    options.runtime.recycling = recycling;
     options.capacity = capacity;
     options.on_misuse = OnMisuse::abort;
     pool_ = Pool::create(device_, options).value();
@@ -86,7 +87,7 @@ TEST_F(PoolGrowthTest, ASmallPendingPieceLeavesTheReadyMemoryBesideItToOthers) {
 }
 
 TEST_F(PoolGrowthTest, AStreamIsServedAcrossItsOwnPendingAndReadyMemory) {
-  make_pool(64 * kMiB);
+  make_pool(64 * kMiB, Recycling::off);
   void* left = pool_->allocate(16 * kMiB, ref_a_).value();
   void* middle = pool_->allocate(16 * kMiB, ref_a_).value();
   void* right = pool_->allocate(32 * kMiB, ref_a_).value();

@@ -122,7 +122,7 @@ TEST_F(PoolMissTest, RatiosOfAnEmptyPoolAreZero) {
 }
 
 TEST_F(PoolMissTest, LargestSatisfiableIsWhatCanBeHad) {
-  make_pool_of(64 * kMiB);
+  make_pool_without_recycling(64 * kMiB);
   void* low = allocate(10 * kMiB);
   void* high = allocate(3 * kMiB);
   free(low);

@@ -147,6 +147,7 @@ TEST_F(PoolPendingTest, ALongStretchOfPiecesIsWalkedOnce) {
   constexpr std::uint64_t kPiece = 132 * 1024;  // the smallest run
   PoolOptions options;
   options.cache_large_bytes = 0;
+  options.runtime.recycling = Recycling::off;
   pool_ = Pool::create(device_, options).value();
   const StreamRef own = pool_->adopt_stream(raw_[0]).value();
   const StreamRef other = pool_->adopt_stream(raw_[1]).value();

@@ -134,6 +134,7 @@ TEST_F(PoolReportTest, EventsOfTheSlowPath) {
 }
 
 TEST_F(PoolReportTest, DriverCallsAreCountedAndTimedByKind) {
+  make_pool_without_recycling(1024 * kMiB);
   free(allocate(50 * kMiB));
   pool_->trim(0);
   const StatsV1 stats = pool_->stats();

@@ -223,7 +223,7 @@ TEST_F(PoolThreadEndTest, AThreadsOwnStreamEndsWithItAndItsWorkIsWaitedFor) {
 // While a request is with the driver, which refuses it, what would serve it comes back from a cache
 // by another way than the request's own look there.
 TEST_F(PoolThreadEndTest, WhatAThreadLeavesServesARequestThatTheDriverRefuses) {
-  constexpr std::size_t kBlocks = 16;
+  constexpr std::size_t kBlocks = 4;
   auto owner = std::make_unique<Worker>();
   owner->run([&] {
     std::vector<void*> blocks;

@@ -246,8 +246,6 @@ TEST_F(PoolUpkeepTest, ReconfigureChangesAllOrNothing) {
     EXPECT_EQ(result.error().code, error);
     EXPECT_FALSE(result.error().message.empty());
   };
-  refuse([](RuntimeOptions& o) { o.recycling = Recycling::eager; }, Error::not_supported);
-  refuse([](RuntimeOptions& o) { o.recycling = Recycling::pressure; }, Error::not_supported);
   refuse([](RuntimeOptions& o) { o.policy = CrossStreamPolicy::wait; }, Error::not_supported);
   refuse([](RuntimeOptions& o) { o.policy = CrossStreamPolicy::never; }, Error::not_supported);
   refuse([](RuntimeOptions& o) { o.slack = 1.5; }, Error::invalid_argument);
@@ -262,6 +260,7 @@ TEST_F(PoolUpkeepTest, ReconfigureChangesAllOrNothing) {
 }
 
 TEST_F(PoolUpkeepTest, WhatTheDriverWouldNotTakeBackIsHeldUntilItDoes) {
+  make_pool_without_recycling(1024 * kMiB);  // 8 MiB are one handle
   free(allocate(8 * kMiB));
   settle();
   backend_.fail_nth(BackendCall::release, 1, Error::backend_failure);
@@ -297,7 +296,9 @@ TEST_F(PoolUpkeepTest, AFailedCallAtTheEndDoesNotKeepTheOthersFromBeingMade) {
   for (std::uint64_t n = 1; n < 40; ++n) {
     SimulatedBackend device({.capacity_bytes = 256 * kMiB});
     FaultyBackend faulty(device);
-    auto pool = Pool::create(faulty, {}).value();
+    PoolOptions options;
+    options.runtime.recycling = Recycling::off;  // large handles, and so few calls
+    auto pool = Pool::create(faulty, options).value();
     const StreamRef stream = pool->adopt_stream(device.create_stream()).value();
     for (const std::uint64_t bytes : {kMiB, 40 * kMiB, 100 * kMiB}) {
       EXPECT_TRUE(pool->deallocate(pool->allocate(bytes, stream).value(), stream));
@@ -318,6 +319,7 @@ TEST_F(PoolUpkeepTest, AFailedCallAtTheEndDoesNotKeepTheOthersFromBeingMade) {
 }
 
 TEST_F(PoolUpkeepTest, ReplayedRequestsNeedNoDriverTheSecondTime) {
+  make_pool_without_recycling(1024 * kMiB);
   const auto pass = [&] {
     std::vector<void*> blocks;
     for (std::uint64_t i = 1; i <= 60; ++i) {

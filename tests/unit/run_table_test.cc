@@ -95,10 +95,10 @@ TEST_F(LoneStreamTest, JoinsWhatItFreedWithWhatWasNeverUsed) {
   EXPECT_EQ(runs_.run_count(), 1u);
   EXPECT_EQ(runs_.pending_bytes(), 0u);
   EXPECT_EQ(runs_.largest_ready_units(), 64u);
-  EXPECT_FALSE(runs_.is_idle(runs_.free_at(0)));
+  EXPECT_FALSE(runs_.are_idle(runs_.free_at(0), {0, 1}));
   device_.complete_all();
   streams_.poll();
-  EXPECT_TRUE(runs_.is_idle(runs_.free_at(0)));
+  EXPECT_TRUE(runs_.are_idle(runs_.free_at(0), {0, 1}));
 }
 
 TEST_F(LoneStreamTest, ASecondStreamGetsNothingThatIsUnfinished) {

@@ -53,6 +53,25 @@ TEST_P(ThreadCachesTest, FindsTheOpenCacheOfAStream) {
   EXPECT_EQ(caches_.cache_count(), 5u);
 }
 
+TEST_P(ThreadCachesTest, ABarIsForAllCachesThatThereAreAndThatCome) {
+  ThreadRecord& record = *caches_.open_record();
+  ThreadCache& before = open(record, 1);
+  ASSERT_TRUE(before.claim.enter());
+  caches_.bar_all();
+  EXPECT_FALSE(caches_.are_all_outside());
+  before.claim.leave();
+  EXPECT_TRUE(caches_.are_all_outside());
+  ThreadCache& meanwhile = open(*caches_.open_record(), 1);
+  EXPECT_FALSE(before.claim.enter());
+  EXPECT_FALSE(meanwhile.claim.enter());
+  EXPECT_EQ(record.find(state(1), 1), &before);
+  caches_.unbar_all();
+  for (ThreadCache* const cache : {&before, &meanwhile, &open(record, 2)}) {
+    EXPECT_TRUE(cache->claim.enter());
+    cache->claim.leave();
+  }
+}
+
 TEST_P(ThreadCachesTest, AnEndedCacheIsNotFoundAndLeavesAtTheNextOpening) {
   ThreadRecord& record = *caches_.open_record();
   ThreadCache& cache = open(record, 5);

@@ -46,7 +46,10 @@ class Stand {
   }
   void pass_time(std::uint64_t ns) {
     device_.simulated->advance_ns(ns);
-    system_->maintain();
+    // As by a thread beside the one that allocates.
+    device_.simulated->begin_background();
+    system_->pass_time(ns);
+    device_.simulated->end_background();
   }
 
   void empty_caches() { system_->empty_caches(); }

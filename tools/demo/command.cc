@@ -31,6 +31,7 @@ struct Command {
   bool has_port = false;
   std::string config_path;
   std::string trace_path;
+  std::string record_path;
   double speed = 1;
 };
 
@@ -144,6 +145,20 @@ PlayerOptions player_options(const Command& command, Service& service, StatusLin
   return options;
 }
 
+bool finish_recording(const Command& command, Pool& pool) {
+  const auto report = pool.stop_recording();
+  if (!report.ok()) {
+    print_error(report.error().message);
+    return false;
+  }
+  std::printf("recorded: %s operations, %s left out, to %s (%s)\n",
+              grouped(report.value().allocations + report.value().frees).c_str(),
+              grouped(report.value().left_out).c_str(), command.record_path.c_str(),
+              to_string(report.value().end));
+  std::fflush(stdout);
+  return true;
+}
+
 ExitCode run(const Command& command) {
   // Before any thread is started, so that every thread leaves the signals to this one.
   StopSignal stop;
@@ -166,6 +181,12 @@ ExitCode run(const Command& command) {
     print_error(player.error().message);
     return ExitCode::usage;
   }
+  if (!command.record_path.empty()) {
+    if (const auto recording = service.pool->record(command.record_path); !recording.ok()) {
+      print_error(recording.error().message);
+      return ExitCode::usage;
+    }
+  }
   announce(service);
   const PlayerCounts counts = player.value()->play(stop);
   status.finish();
@@ -173,6 +194,9 @@ ExitCode run(const Command& command) {
               grouped(counts.operations).c_str(), grouped(counts.failed).c_str(),
               human_bytes(service.pool->stats().peak_held_bytes).c_str());
   std::fflush(stdout);
+  if (!command.record_path.empty() && !finish_recording(command, *service.pool)) {
+    return ExitCode::internal_error;
+  }
   if (service.device.simulated != nullptr && service.device.simulated->violation_count() != 0) {
     print_error("internal error: the simulated device refused work: " +
                 service.device.simulated->last_violation());
@@ -197,6 +221,9 @@ void add_demo_command(CLI::App& app, Action& action) {
                   "Settings: a YAML file, as configs/gpupool.yaml explains it")
       ->type_name("FILE");
   demo.add_option("--trace", command->trace_path, "Trace to play (default: the sample traces)")
+      ->type_name("FILE");
+  demo.add_option("--record", command->record_path,
+                  "Write what the pool is asked for to this file, a trace that replay plays")
       ->type_name("FILE");
   add_fraction(demo, "--speed", command->speed, 0.001, kMaxSpeed,
                "Play so many times as fast as recorded (default 1)");

@@ -18,16 +18,18 @@ Device make_simulated_device(SimulatedDeviceOptions options) {
 
 namespace {
 
-Device make_simulated(SimulatedTime time) {
+Device make_simulated(SimulatedTime time, std::uint64_t capacity_bytes) {
   SimulatedDeviceOptions options;
   options.time = time;
+  options.capacity_bytes = capacity_bytes;
   return make_simulated_device(std::move(options));
 }
 
 }  // namespace
 
-Result<Device, Status> open_device(DeviceChoice choice, SimulatedTime time) {
-  if (choice == DeviceChoice::simulated) return make_simulated(time);
+Result<Device, Status> open_device(DeviceChoice choice, SimulatedTime time,
+                                   std::uint64_t simulated_capacity_bytes) {
+  if (choice == DeviceChoice::simulated) return make_simulated(time, simulated_capacity_bytes);
   Result<std::unique_ptr<Backend>, Status> opened = open_cuda_backend(0);
   if (opened.ok()) {
     Device device;
@@ -37,9 +39,8 @@ Result<Device, Status> open_device(DeviceChoice choice, SimulatedTime time) {
   if (choice == DeviceChoice::cuda) {
     return Status{opened.error().code, "no CUDA device: " + opened.error().message};
   }
-  Device device = make_simulated(time);
-  const std::uint64_t capacity = SimulatedDeviceOptions().capacity_bytes;
-  device.notice = "no GPU: using the simulated device (" + human_bytes(capacity) +
+  Device device = make_simulated(time, simulated_capacity_bytes);
+  device.notice = "no GPU: using the simulated device (" + human_bytes(simulated_capacity_bytes) +
                   "): " + opened.error().message;
   return device;
 }

@@ -29,7 +29,9 @@ struct Device {
 Device make_simulated_device(SimulatedDeviceOptions options);
 
 /// Opens GPU 0 or the simulated device; `automatic` takes the latter where there is no GPU.
-Result<Device, Status> open_device(DeviceChoice choice, SimulatedTime time);
+Result<Device, Status> open_device(
+    DeviceChoice choice, SimulatedTime time,
+    std::uint64_t simulated_capacity_bytes = SimulatedDeviceOptions().capacity_bytes);
 
 /// What a simulated device refused to do, which is a fault of ours; empty where nothing.
 std::string find_violation(const Device& device);

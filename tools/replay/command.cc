@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "tools/choice_option.h"
 #include "tools/replay/find_capacity.h"
 #include "tools/replay/load_traces.h"
 #include "tools/replay/replay.h"
@@ -31,27 +32,10 @@ struct Command {
 const std::map<std::string, DeviceChoice> kDevices = {{"sim", DeviceChoice::simulated},
                                                       {"cuda", DeviceChoice::cuda},
                                                       {"auto", DeviceChoice::automatic}};
-const std::map<std::string, Backing> kBackings = {{"vmm", Backing::vmm},
-                                                  {"cudamalloc", Backing::cudamalloc}};
+const std::map<std::string, AliasReuse> kAliasReuses = {{"wait", AliasReuse::wait},
+                                                        {"same_stream", AliasReuse::same_stream}};
 const std::map<std::string, Recycling> kRecyclings = {
     {"eager", Recycling::eager}, {"pressure", Recycling::pressure}, {"off", Recycling::off}};
-
-/// An option whose value is one of a few words.
-template <class T>
-CLI::Option* add_choice(CLI::App& app, const std::string& name,
-                        const std::map<std::string, T>& choices, T& value,
-                        const std::string& help) {
-  std::string words;
-  for (const auto& choice : choices) words += (words.empty() ? "" : "|") + choice.first;
-  const auto take = [name, &choices, &value, words](const std::string& text) {
-    const auto found = choices.find(text);
-    if (found == choices.end()) {
-      throw CLI::ValidationError(name, "'" + text + "' is none of " + words);
-    }
-    value = found->second;
-  };
-  return app.add_option_function<std::string>(name, take, help)->type_name(words);
-}
 
 /// All results, and what they were played on.
 struct Played {
@@ -95,11 +79,6 @@ Result<Played, ReplayFailure> play_all(const std::vector<Trace>& traces,
 
 ExitCode run(const Command& command) {
   ReplayOptions options = command.options;
-  if (options.runtime.recycling != Recycling::off) {
-    print_error(std::string("recycling '") + to_string(options.runtime.recycling) +
-                "' is not available yet");
-    return ExitCode::usage;
-  }
   if (command.finds_capacity && options.fault_probability > 0) {
     print_error("--find-capacity needs calls that do not fail: without --fault-rate");
     return ExitCode::usage;
@@ -143,9 +122,11 @@ void add_replay_command(CLI::App& app, Action& action) {
              "Device to use (auto: a GPU where there is one)");
   add_choice(replay, "--backend", kBackings, options.backing, "How the pool gets its memory");
   add_choice(replay, "--recycling", kRecyclings, options.runtime.recycling,
-             "What is done with empty pages; eager and pressure are not available yet");
+             "What is done with empty pages (default eager)");
   add_fraction(replay, "--slack", command->slack_percent, 0, 100,
                "Pages held beyond the most that were occupied, in percent (default 0.5)");
+  add_choice(replay, "--alias-reuse", kAliasReuses, options.runtime.alias_reuse,
+             "When a page that is moved is used again");
   add_size(
       replay, "--capacity",
       [command](std::uint64_t bytes) { command->options.capacity_bytes = bytes; },

@@ -29,6 +29,7 @@ struct ReplayOptions {
   Backing backing = Backing::vmm;
   RuntimeOptions runtime;
   std::optional<std::uint64_t> capacity_bytes;  // none: all of the device
+  std::uint64_t device_capacity_bytes = SimulatedDeviceOptions().capacity_bytes;  // if simulated
   std::uint64_t reserve_bytes = 0;
   std::uint64_t cache_large_bytes = PoolOptions().cache_large_bytes;
   std::uint64_t passes = 2;
@@ -47,6 +48,7 @@ struct PassResult {
   double ns_per_op = 0;
   std::optional<double> trace_seconds;
   std::uint64_t hits = 0;
+  std::uint64_t cache_hits = 0;  // of the hits, those without a lock
   std::uint64_t misses = 0;
   std::uint64_t fallbacks = 0;
   std::uint64_t driver_calls = 0;

@@ -96,6 +96,12 @@ std::string heading(const ReplayOptions& options, const ReplaySetting& setting) 
                                               : "limit " + human_bytes(setting.limit_bytes);
   std::string text = setting.device_name + ", " + limit + ", " + to_string(options.backing) +
                      ", recycling " + to_string(options.runtime.recycling);
+  if (options.runtime.recycling == Recycling::eager) {
+    text += " with " + percent_text(options.runtime.slack * 100) + " slack";
+  }
+  if (options.runtime.alias_reuse != RuntimeOptions().alias_reuse) {
+    text += std::string(", alias reuse ") + to_string(options.runtime.alias_reuse);
+  }
   if (options.cache_large_bytes != PoolOptions().cache_large_bytes) {
     text += ", large blocks in caches " + human_bytes(options.cache_large_bytes);
   }

@@ -1,6 +1,7 @@
 #include "tools/terminal/units.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -28,6 +29,13 @@ std::string grouped(std::uint64_t number) {
     text.insert(i, 1, ' ');
   }
   return text;
+}
+
+std::string percent_text(double percent) {
+  std::array<char, 400> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), percent,
+                                          std::chars_format::fixed);
+  return error == std::errc() ? std::string(buffer.data(), end) + "%" : "?";
 }
 
 std::string fixed(double number, int decimals) {

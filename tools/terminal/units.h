@@ -13,6 +13,8 @@ namespace gpupool::tools {
 std::string human_bytes(std::uint64_t bytes);
 /// Digits in groups of three: "933 477".
 std::string grouped(std::uint64_t number);
+/// The shortest exact text, as the configuration takes it: "0.5%".
+std::string percent_text(double percent);
 /// With `decimals` digits after the point.
 std::string fixed(double number, int decimals);
 

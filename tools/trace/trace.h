@@ -1,7 +1,8 @@
 // A recorded run as operations: what `gpupool replay` and `gpupool demo` play.
 //
 // Read from one of two formats, plain or gzip'd, told apart by their content:
-//   gpupool trace, version 1      a ID BYTES STREAM DT | f ID DT | c ID DT, '#' lines optional
+//   gpupool trace, version 1      a ID BYTES STREAM DT | f ID DT [STREAM] | c ID DT, '#' lines
+//                                 optional
 //   MiniMalloc CSV                header id,lower,upper,size in any order; [lower, upper)
 // docs: tools/README.md.
 //
@@ -31,10 +32,12 @@ enum class OperationKind : std::uint8_t {
 };
 
 struct Operation {
-  std::uint64_t bytes = 0;   // of an allocation, as the program asked
-  std::uint64_t dt_us = 0;   // recorded time since the operation before
-  std::uint32_t slot = 0;    // where the block's address is kept
-  std::uint16_t stream = 0;  // index into Trace::streams; the one the block was allocated on
+  std::uint64_t bytes = 0;  // of an allocation, as the program asked
+  std::uint64_t dt_us = 0;  // recorded time since the operation before
+  std::uint32_t slot = 0;   // where the block's address is kept
+  /// Index into Trace::streams: that the block was allocated on; of a free, and what completes it,
+  /// that it was freed on, mostly the same.
+  std::uint16_t stream = 0;
   OperationKind kind = OperationKind::allocate;
   bool completes_later = false;  // of a free: a `complete` of this block follows
 };

@@ -41,7 +41,8 @@ std::string TraceBuilder::allocate(std::uint64_t id, std::uint64_t bytes, std::u
   return {};
 }
 
-std::string TraceBuilder::free(std::uint64_t id, std::uint64_t dt_us, std::size_t line) {
+std::string TraceBuilder::free(std::uint64_t id, std::uint64_t dt_us, std::size_t line,
+                               std::optional<std::uint64_t> stream) {
   const auto found = blocks_.find(id);
   if (found == blocks_.end()) return "frees unknown " + block_text(id);
   Block& block = found->second;
@@ -49,8 +50,13 @@ std::string TraceBuilder::free(std::uint64_t id, std::uint64_t dt_us, std::size_
     return "frees " + block_text(id) + " twice (" +
            (block.state == State::freed ? "freed" : "completed") + on_line(block.line) + ")";
   }
+  std::uint16_t freed_on = block.stream;
+  if (stream.has_value() && !find_stream(*stream, freed_on)) {
+    return "more than " + std::to_string(kMaxStreams) + " streams";
+  }
   if (std::string reason = advance(dt_us); !reason.empty()) return reason;
 
+  block.stream = freed_on;
   block.state = State::freed;
   block.line = line;
   block.free_operation = trace_.operations.size();

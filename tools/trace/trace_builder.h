@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,7 +29,9 @@ class TraceBuilder {
 
   std::string allocate(std::uint64_t id, std::uint64_t bytes, std::uint64_t stream,
                        std::uint64_t dt_us, std::size_t line);
-  std::string free(std::uint64_t id, std::uint64_t dt_us, std::size_t line);
+  /// `stream`: where it is another than the allocation's.
+  std::string free(std::uint64_t id, std::uint64_t dt_us, std::size_t line,
+                   std::optional<std::uint64_t> stream = std::nullopt);
   std::string complete(std::uint64_t id, std::uint64_t dt_us, std::size_t line);
 
   /// Sum of all dt.
@@ -41,7 +44,7 @@ class TraceBuilder {
   enum class State : std::uint8_t { live, freed, completed };
   struct Block {
     std::uint32_t number = 0;  // from 0, in order of allocation
-    std::uint16_t stream = 0;
+    std::uint16_t stream = 0;  // of its last event
     State state = State::live;
     std::size_t line = 0;            // of the last event
     std::size_t free_operation = 0;  // index, where freed

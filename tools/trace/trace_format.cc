@@ -41,13 +41,14 @@ std::string read_comment(std::string_view line, Header& header) {
 
 struct Kind {
   char letter;
-  std::size_t field_count;
+  std::size_t min_fields;
+  std::size_t max_fields;
   const char* form;
 };
 constexpr Kind kKinds[] = {
-    {'a', 5, "a ID BYTES STREAM DT"}, {'f', 3, "f ID DT"}, {'c', 3, "c ID DT"}};
+    {'a', 5, 5, "a ID BYTES STREAM DT"}, {'f', 3, 4, "f ID DT [STREAM]"}, {'c', 3, 3, "c ID DT"}};
 constexpr const char* kFieldNames[3][4] = {
-    {"ID", "BYTES", "STREAM", "DT"}, {"ID", "DT", "", ""}, {"ID", "DT", "", ""}};
+    {"ID", "BYTES", "STREAM", "DT"}, {"ID", "DT", "STREAM", ""}, {"ID", "DT", "", ""}};
 
 std::string read_event(std::string_view line, std::size_t line_number, TraceBuilder& builder) {
   if (line.empty()) return "empty line; expected a, f or c and its fields";
@@ -58,8 +59,8 @@ std::string read_event(std::string_view line, std::size_t line_number, TraceBuil
     return "unknown kind of line " + quote(fields.text[0]) + "; expected a, f or c";
   }
   const Kind& kind = kKinds[k];
-  if (fields.count != kind.field_count) {
-    return std::string(fields.count < kind.field_count ? "too few" : "too many") + " fields (" +
+  if (fields.count < kind.min_fields || fields.count > kind.max_fields) {
+    return std::string(fields.count < kind.min_fields ? "too few" : "too many") + " fields (" +
            std::to_string(fields.count) + "); expected '" + kind.form + "'";
   }
   std::uint64_t number[4] = {};
@@ -70,7 +71,11 @@ std::string read_event(std::string_view line, std::size_t line_number, TraceBuil
   }
   switch (kind.letter) {
     case 'a': return builder.allocate(number[0], number[1], number[2], number[3], line_number);
-    case 'f': return builder.free(number[0], number[1], line_number);
+    case 'f': {
+      const bool has_stream = fields.count == kind.max_fields;
+      return builder.free(number[0], number[1], line_number,
+                          has_stream ? std::optional(number[2]) : std::nullopt);
+    }
     default: return builder.complete(number[0], number[1], line_number);
   }
 }

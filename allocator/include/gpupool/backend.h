@@ -80,6 +80,8 @@ class Backend {
   /// Returns once that clock shows `time_ns`. Nothing to do where the clock is real time: what has
   /// happened lies in the past. In virtual time what another thread began ends later than now.
   virtual void wait_until(std::uint64_t /*time_ns*/) {}
+  /// Whether that is now or before, for every thread.
+  virtual bool has_passed(std::uint64_t /*time_ns*/) const { return true; }
 
   // Virtual memory management.
   /// Reserves a range of addresses. `alignment` is a power of two.

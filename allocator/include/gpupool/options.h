@@ -24,11 +24,15 @@ enum class Backing : std::uint8_t {
   cudamalloc  // segments by cudaMalloc, for machines and buffers that cannot use VMM
 };
 
-/// What is done with empty pages.
+/// What is done with empty pages when a request needs pages where there are none. A page is empty
+/// when all of it is free and the work that used it is known complete. Moving one takes the driver
+/// about 40 us, of which a request waits for 28; docs/DESIGN.md has what each choice holds and
+/// costs. With cudaMalloc segments, which cannot move, an empty one goes back to the driver
+/// instead.
 enum class Recycling : std::uint8_t {
-  off,       // stay where they are until trimmed (default)
-  pressure,  // are moved when the limit is reached; not available yet
-  eager      // are moved before new ones are created; not available yet
+  off,       // they stay where they are until trimmed
+  pressure,  // they are moved once the limit is reached, or the device has no more
+  eager      // they are moved before more is held than was ever occupied, and slack (default)
 };
 
 /// How a page that is moved comes to its new address, where Recycling moves pages.
@@ -63,11 +67,14 @@ struct Thresholds {
   std::uint64_t required_block_bytes = 0;
 };
 
+/// More than any device has; a larger number in TrimOptions is refused.
+inline constexpr std::uint64_t kMaxTrimBytes = std::uint64_t{1} << 60;
+
 /// When Pool::maintain gives empty memory back by itself; never below the reserve.
 struct TrimOptions {
   /// Memory that was empty for this long goes back; 0: never.
   std::uint64_t idle_after_ns = 0;
-  /// At most so much of it a second.
+  /// At most so much of it a second; above 0 where that is.
   std::uint64_t idle_bytes_per_second = std::uint64_t{1} << 30;
   /// While the device has less than this free, empty memory goes back for whoever else is on it, at
   /// once; 0: never.
@@ -76,7 +83,7 @@ struct TrimOptions {
 
 /// What Pool::reconfigure may change while the pool is in use.
 struct RuntimeOptions {
-  Recycling recycling = Recycling::off;
+  Recycling recycling = Recycling::eager;
   /// How many pages more than were ever occupied may be held, as a fraction, under `eager`.
   double slack = 0.005;
   AliasReuse alias_reuse = AliasReuse::wait;
@@ -89,7 +96,8 @@ struct PoolOptions {
   /// Label of this pool in metrics; [A-Za-z0-9_.-]{1,64}.
   std::string name = "default";
   CapacityLimit capacity = 1.0;
-  /// Held from the start and never given back by trimming; rounded up to pages.
+  /// Held from the start and never given back by trimming; rounded up to pages,
+  /// as far as the capacity has them.
   std::uint64_t reserve_bytes = 0;
   Backing backing = Backing::vmm;
   RuntimeOptions runtime;

@@ -33,6 +33,7 @@
 #include "gpupool/backend.h"
 #include "gpupool/observer.h"
 #include "gpupool/options.h"
+#include "gpupool/record.h"
 #include "gpupool/stats.h"
 #include "gpupool/status.h"
 #include "gpupool/stream.h"
@@ -87,6 +88,8 @@ struct FailureReport {
   std::uint64_t largest_satisfiable_bytes = 0;
   std::uint64_t device_free_bytes = 0;
   std::uint64_t device_total_bytes = 0;
+  /// No stretch of addresses that is long enough is left, wherever pages are: reason `fragmented`.
+  bool is_address_space_used_up = false;
 
   /// One line for a log: what was asked, what there was, which limit, why not.
   std::string text() const;
@@ -214,6 +217,17 @@ class Pool {
   std::uint64_t drain_caches();
   /// Peaks start again from what is now.
   void reset_peaks();
+
+  // Recording.
+  /// From now on what the pool is asked for is written to `path`, whatever was there before, as a
+  /// trace that `gpupool replay` plays; first the blocks that are live now. See record.h. While it
+  /// goes on every call takes the pool's lock, and a thread of the recording's own writes the file.
+  /// Errors name the path and the reason: it cannot be written, the pool records already, an option
+  /// is wrong. Cost: a copy of what is live, under the pool's lock.
+  Result<void, Status> record(const std::string& path, RecordOptions options = {});
+  /// Ends the recording, as the pool's end does, and waits for the file. The error names the path
+  /// and why it could not be written to the end; what is there is a trace all the same.
+  Result<RecordReport, Status> stop_recording();
   /// Ends the program if a structure of the pool contradicts itself. Requires: no other thread is
   /// in a call of this pool. For tests; slow.
   void check_invariants() const;

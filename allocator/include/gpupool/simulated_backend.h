@@ -105,6 +105,7 @@ class SimulatedBackend final : public Backend {
   std::uint64_t held_bytes() const noexcept override;
   const Clock& clock() const noexcept override;
   void wait_until(std::uint64_t time_ns) override;
+  bool has_passed(std::uint64_t time_ns) const override;
   Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override;
   Result<void> free_address(DeviceAddress address, std::size_t bytes) override;
   Result<PhysicalHandle> create(std::size_t bytes) override;

@@ -225,10 +225,10 @@ struct StatsV1 {
   std::uint64_t thread_caches = 0;  // one for each thread and each stream that it has used
 
   // Movement.
-  std::uint64_t pages_mapped = 0;
-  std::uint64_t pages_unmapped = 0;
-  std::uint64_t pages_recycled = 0;
-  std::uint64_t recycle_ns = 0;
+  std::uint64_t pages_mapped = 0;    // got from the driver
+  std::uint64_t pages_unmapped = 0;  // given back to it
+  std::uint64_t pages_recycled = 0;  // moved to where a request needed them
+  std::uint64_t recycle_ns = 0;      // in the driver for that, any thread
   std::array<std::uint64_t, kReleaseReasonCount> released_bytes_by_reason{};
   std::array<std::uint64_t, kTrimReasonCount> trims_by_reason{};
   std::array<std::uint64_t, kTrimReasonCount> trimmed_bytes_by_reason{};
@@ -262,6 +262,11 @@ struct StatsV1 {
   double threshold_fragmentation_ratio = 0;
   std::uint64_t threshold_required_block_bytes = 0;
   std::uint64_t reconfigurations = 0;
+  std::uint8_t alias_reuse = 0;
+
+  // Addresses.
+  std::uint64_t stale_pages = 0;     // that moved pages have left, and that are still mapped
+  std::uint64_t address_ranges = 0;  // reserved; each as long as the first, at most 4
 };
 
 }  // namespace gpupool

@@ -5,6 +5,7 @@
 // of a file are reported, not only the first. Loading has no side effect.
 //
 // Sizes: `8GiB`, `512MiB`, `64KiB`, `2TiB`, `20GB` (10^9), or plain bytes (size_text.h).
+// Times: `60s`, `500ms`, `5min`, `2h`, or 0.
 // Thread safety: plain functions. Cost: milliseconds.
 #ifndef GPUPOOL_EXPORTER_CONFIG_H_
 #define GPUPOOL_EXPORTER_CONFIG_H_

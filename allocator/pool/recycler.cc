@@ -1,0 +1,219 @@
+#include "pool/recycler.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/units.h"
+
+namespace gpupool::internal {
+namespace {
+
+/// The largest handle. The driver's cost is per handle (about 28 us), hardly per byte, so that few
+/// large ones are cheaper to map; larger still would be too coarse to give back.
+constexpr std::uint64_t kMaxHandlePages = 16;
+/// Where pages move, a handle is at most this part of what is held: larger ones are cheaper to map
+/// (a third of the driver's time where 20 GB are held), and pin what is empty beside what is not.
+constexpr std::uint64_t kHandleShare = 2000;
+
+/// Goes through the pages of a plan from first to last.
+class Cursor {
+ public:
+  explicit Cursor(const std::vector<PageSpan>& spans) : spans_(spans) {}
+  std::uint64_t left_in_span() const {
+    return index_ < spans_.size() ? spans_[index_].count - offset_ : 0;
+  }
+  PageSpan next(std::uint64_t count) {
+    const PageSpan pages{spans_[index_].first + offset_, count};
+    offset_ += count;
+    if (offset_ == spans_[index_].count) {
+      ++index_;
+      offset_ = 0;
+    }
+    return pages;
+  }
+
+ private:
+  const std::vector<PageSpan>& spans_;
+  std::size_t index_ = 0;
+  std::uint64_t offset_ = 0;
+};
+
+std::uint64_t handle_pages(const RuntimeOptions& options, std::uint64_t backed_pages) {
+  if (options.recycling == Recycling::off) return kMaxHandlePages;
+  const std::uint64_t share = std::max<std::uint64_t>(1, backed_pages / kHandleShare);
+  return std::min(kMaxHandlePages, std::bit_floor(share));
+}
+
+/// New handles for what is left of the plan, or a segment for all of it.
+void fill_up(Cursor& cursor, bool is_segment, std::uint64_t most_pages, PageSupply& supply) {
+  while (const std::uint64_t left = cursor.left_in_span()) {
+    Mapping target;
+    target.pages = cursor.next(is_segment ? left : std::min(most_pages, std::bit_floor(left)));
+    supply.targets.push_back(target);
+  }
+}
+
+bool overlap(PageSpan a, PageSpan b) { return a.first < b.end() && b.first < a.end(); }
+
+}  // namespace
+
+PageSupply Recycler::new_pages(PageSpan pages, const RuntimeOptions& options) const {
+  PageSupply supply;
+  supply.spans = {pages};
+  supply.new_pages = pages.count;
+  Cursor cursor(supply.spans);
+  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, pages.count), supply);
+  return supply;
+}
+
+std::uint64_t Recycler::allowed_pages(const GrowthPlan& plan, const RuntimeOptions& options,
+                                      std::uint64_t limit_pages) const {
+  if (options.recycling != Recycling::eager) return limit_pages;
+  const std::uint64_t occupied =
+      std::max(peak_occupied_pages_, occupied_pages() + plan.fresh_pages);
+  const auto allowed =
+      static_cast<std::uint64_t>(static_cast<double>(occupied) * (1.0 + options.slack));
+  return std::min(limit_pages, allowed);
+}
+
+bool Recycler::can_serve(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,
+                         std::uint64_t limit_pages) const {
+  const std::uint64_t backed = arena_.backed_pages();
+  const std::uint64_t headroom = limit_pages - std::min(limit_pages, backed);
+  if (plan.pages <= headroom) return true;
+  if (options.recycling == Recycling::off) return false;
+  if (arena_.is_contiguous()) {
+    const bool at_once = options.alias_reuse == AliasReuse::same_stream;
+    std::uint64_t missing = plan.pages - headroom;
+    for (const Victim& victim : choose(plan, missing, at_once ? stream : kAnybody)) {
+      missing -= victim.mapping.pages.count;
+    }
+    if (missing == 0) return true;
+  }
+  // Or what is empty goes back, and as much is got anew.
+  return plan.exact_pages <= headroom + idle_pages();
+}
+
+std::uint64_t Recycler::idle_pages() const {
+  std::uint64_t pages = 0;
+  for_each_empty(kAnybody, [&](RunId id, const Mapping& mapping) {
+    if (runs_.are_idle(id, mapping.pages)) pages += mapping.pages.count;
+    return true;
+  });
+  return pages;
+}
+
+template <class Visit>
+void Recycler::for_each_empty(StreamIndex stream, Visit visit) const {
+  runs_.for_each_long(stream, [&](RunId id) {
+    const Run& run = runs_[id];
+    const std::uint64_t first = divide_up(run.start, kUnitsPerPage);
+    // From its end, so that its front keeps its id.
+    for (std::uint64_t end = run.end() / kUnitsPerPage; end > first;) {
+      const Mapping& mapping = arena_.mapping_of(end - 1);
+      const bool is_whole = mapping.pages.first >= first && mapping.pages.end() == end;
+      end = std::min(end - 1, std::max(first, mapping.pages.first));
+      if (is_whole && !visit(id, mapping)) return false;
+    }
+    return true;
+  });
+}
+
+std::vector<Recycler::Victim> Recycler::choose(const GrowthPlan& plan, std::uint64_t pages,
+                                               StreamIndex stream) const {
+  std::vector<Victim> victims;
+  Cursor cursor(plan.spans);
+  if (pages == 0) return victims;
+  for_each_empty(stream, [&](RunId id, const Mapping& mapping) {
+    const PageSpan lies = mapping.pages;
+    const bool fits = lies.count <= pages && lies.count <= cursor.left_in_span();
+    if (!fits || overlap(lies, plan.window)) return true;
+    if (stream == kAnybody && !runs_.are_idle(id, lies)) return true;
+    cursor.next(lies.count);
+    victims.push_back({id, mapping});
+    pages -= lies.count;
+    return pages > 0;
+  });
+  return victims;
+}
+
+PageSupply Recycler::prepare(const GrowthPlan& plan, const RuntimeOptions& options,
+                             StreamIndex stream, std::uint64_t limit_pages, bool is_needed) {
+  PageSupply supply;
+  supply.spans = plan.spans;
+  const std::uint64_t backed = arena_.backed_pages();
+  const std::uint64_t allowed = allowed_pages(plan, options, limit_pages);
+  const std::uint64_t may_create = std::min(plan.pages, allowed - std::min(allowed, backed));
+  if (is_needed) supply.occupied_pages = occupied_pages() + plan.fresh_pages;
+  std::vector<Victim> victims;
+  if (options.recycling != Recycling::off && arena_.is_contiguous()) {
+    const bool at_once = options.alias_reuse == AliasReuse::same_stream;
+    victims = choose(plan, plan.pages - may_create, at_once ? stream : kAnybody);
+  }
+  Cursor cursor(plan.spans);
+  for (const Victim& victim : victims) {
+    Mapping target = victim.mapping;
+    target.pages = cursor.next(victim.mapping.pages.count);
+    target.aliases = 0;
+    supply.targets.push_back(target);
+    const PageSpan lies = victim.mapping.pages;
+    TicketSet tickets = runs_.tickets_of(victim.run, lies);
+    const RunId leaving =
+        runs_.take_at(victim.run, lies.first * kUnitsPerPage,
+                      static_cast<std::uint32_t>(lies.count * kUnitsPerPage), RunKind::leaving);
+    supply.moved.push_back({leaving, tickets});
+    supply.moved_pages += lies.count;
+  }
+  supply.new_pages = plan.pages - supply.moved_pages;
+  const std::uint64_t headroom = limit_pages - std::min(limit_pages, backed);
+  supply.missing_pages = supply.new_pages - std::min(supply.new_pages, headroom);
+  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, backed), supply);
+  return supply;
+}
+
+void Recycler::commit(const PageSupply& supply) {
+  auto moved = supply.moved.begin();
+  for (const Mapping& target : supply.targets) {
+    if (target.index == 0) {
+      arena_.commit({target});
+      continue;
+    }
+    runs_.remove(moved->run);
+    arena_.relocate(target, moved->tickets);
+    ++moved;
+  }
+  recycled_pages_ += supply.moved_pages;
+  peak_occupied_pages_ = std::max(peak_occupied_pages_, supply.occupied_pages);
+  runs_.set_end(arena_.high_water() * kUnitsPerPage);
+  // Neighbours with the same tickets in one go.
+  moved = supply.moved.begin();
+  PageSpan row;
+  const auto add_row = [&] {
+    if (row.count == 0) return;
+    runs_.add(row.first * kUnitsPerPage, static_cast<std::uint32_t>(row.count * kUnitsPerPage));
+    row = {};
+  };
+  for (const Mapping& target : supply.targets) {
+    TicketSet tickets;
+    if (target.index != 0) tickets = (moved++)->tickets;
+    const bool is_ready = tickets.empty();
+    if (!is_ready || row.end() != target.pages.first) add_row();
+    if (!is_ready) {
+      runs_.add(target.pages.first * kUnitsPerPage,
+                static_cast<std::uint32_t>(target.pages.count * kUnitsPerPage), tickets);
+    } else if (row.count == 0) {
+      row = target.pages;
+    } else {
+      row.count += target.pages.count;
+    }
+  }
+  add_row();
+}
+
+void Recycler::call_off(const PageSupply& supply) {
+  // With what its pages have, and not with all that the run had that it was cut out of: idle pages
+  // would count as in use until that is done.
+  for (const PageSupply::Moved& moved : supply.moved) runs_.put(moved.run, moved.tickets);
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,264 @@
+// What backs pages: new ones, moved ones, and room made for either; and what moving leaves behind.
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "pool/pool_impl.h"
+
+namespace gpupool {
+
+using internal::GrowthPlan;
+using internal::kPageBytes;
+using internal::kUnitBytes;
+using internal::kUnitsPerPage;
+using internal::MutexLock;
+using internal::MutexUnlock;
+using internal::PageSupply;
+
+namespace {
+
+/// Segments are taken at least this large, since what lies in different ones never joins; the
+/// exact need is tried where so much is not to be had.
+constexpr std::uint64_t kSegmentStepPages = 16;
+/// Stale addresses are unmapped so many pages at a time, which keeps a step of maintenance short.
+constexpr std::uint64_t kUnmapPages = 16;
+/// So many are mapped at a time ahead of need, half a millisecond.
+constexpr std::uint64_t kAheadPages = 16;
+
+}  // namespace
+
+std::uint64_t Pool::Impl::arena_limit_pages() const {
+  // Fallbacks, overhead and what is stuck off the line are held, too.
+  const std::uint64_t others = held_bytes() - arena_->backed_pages() * kPageBytes;
+  return (limit_bytes_ - std::min(limit_bytes_, others)) / kPageBytes;
+}
+
+bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
+  const auto plan = planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, true);
+  if (!plan.has_value()) return false;
+  const std::uint64_t others = held_bytes() - arena_->backed_pages() * kPageBytes;
+  const std::uint64_t limit = limit_in_force();
+  return recycler_->can_serve(*plan, options_.runtime, stream,
+                              (limit - std::min(limit, others)) / kPageBytes);
+}
+
+PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& round,
+                                     StreamIndex stream) {
+  std::uint64_t limit = arena_limit_pages();
+  if (round.is_device_full) limit = std::min(limit, arena_->backed_pages());
+  GrowthPlan larger = plan;
+  if (!arena_->is_contiguous()) {
+    const std::uint64_t allowed = recycler_->allowed_pages(plan, options_.runtime, limit);
+    if (!round.has_released && arena_->backed_pages() + plan.pages > allowed) {
+      // Segments do not move: an empty one goes back instead.
+      PageSupply supply;
+      supply.missing_pages = plan.pages;
+      return supply;
+    }
+    const bool may_step = !round.is_exact && plan.pages < kSegmentStepPages &&
+                          arena_->backed_pages() + kSegmentStepPages <= limit;
+    if (const auto pages = arena_->find_unbacked(kSegmentStepPages); may_step && pages) {
+      larger = {{*pages}, pages->count, *pages, plan.exact_pages, pages->count, pages->count};
+    }
+  }
+  PageSupply supply = recycler_->prepare(larger, options_.runtime, stream, limit, true);
+  if (supply.missing_pages > 0) {
+    recycler_->call_off(supply);
+    return supply;
+  }
+  leaving_bytes_ += supply.moved_pages * kPageBytes;
+  return supply;
+}
+
+Result<void> Pool::Impl::back_pages(PageSupply& supply) {
+  std::uint64_t budget = 0;
+  {
+    MutexLock lock(mu_);
+    budget = limit_bytes_ - std::min(limit_bytes_, held_bytes());
+  }
+  const std::uint64_t start = driver_.now_ns();
+  std::vector<internal::Mapping> stuck;
+  const auto backed = arena_->back(supply.targets, budget, stuck);
+  MutexLock lock(mu_);
+  if (supply.moved_pages > 0) counted_.recycle_ns += driver_.now_ns() - start;
+  arena_->keep_stuck(stuck);
+  if (!stuck.empty()) note_held();
+  return backed;
+}
+
+void Pool::Impl::add_pages(const PageSupply& supply) {
+  recycler_->commit(supply);
+  const std::uint64_t bytes = supply.new_pages * kPageBytes;
+  counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
+  counted_.pages_recycled += supply.moved_pages;
+  if (bytes > 0) emit({.kind = SlowPathEventKind::growth, .bytes = bytes});
+}
+
+// Room.
+
+bool Pool::Impl::release_for(const Shape& shape, GrowthRound& round) {
+  if (round.has_released) return false;
+  round.has_released = true;
+  round.may_extend = !arena_->is_contiguous();
+  round.is_exact = true;
+  const std::uint64_t bytes = internal::divide_up(shape.units_needed(), kUnitsPerPage) * kPageBytes;
+  std::uint64_t bound = limit_bytes_;
+  {
+    MutexLock lock(mu_);
+    if (options_.runtime.recycling == Recycling::off) return false;
+    if (round.is_device_full || !arena_->is_contiguous()) bound = std::min(bound, held_bytes());
+  }
+  round.is_device_full = false;
+  // The reserve, too, may go back for as much that the arena gets anew at once.
+  const std::uint64_t reserve = arena_->is_contiguous() ? 0 : options_.reserve_bytes;
+  return make_room(bytes, bound, reserve) || !arena_->is_contiguous();
+}
+
+bool Pool::Impl::make_room(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve) {
+  {
+    MutexLock lock(mu_);
+    if (held_bytes() + bytes <= bound) return true;
+    if (bytes > bound) return false;
+    // Empty pages are of no use to a block that cannot be in them.
+    drain_all();
+    // Whoever waits for another thread in full does it without the growth lock.
+    pause_to_complete_work(Patience::brief);
+    tiers_.runs().part_idle();
+  }
+  unmap_stale(~std::uint64_t{0});
+  std::vector<internal::RunId> leaving;
+  {
+    MutexLock lock(mu_);
+    leaving = detach_empty(bound - std::min(bound, bytes), reserve);
+    // Segments that are too few still keep down what is held; pages are rather kept.
+    const auto sum = [&](std::uint64_t so_far, internal::RunId id) {
+      return so_far + tiers_.runs()[id].units * kUnitBytes;
+    };
+    const std::uint64_t most = std::accumulate(leaving.begin(), leaving.end(), bound, sum);
+    if (arena_->is_contiguous() && held_bytes() + bytes > most) {
+      attach(leaving);
+      return false;
+    }
+  }
+  const std::uint64_t released = give_back(leaving);
+  MutexLock lock(mu_);
+  if (released > 0) count_trim(released, TrimReason::out_of_memory);
+  return held_bytes() + bytes <= bound;
+}
+
+// What moving leaves behind.
+
+std::uint64_t Pool::Impl::unmap_stale(std::uint64_t budget_ns) {
+  const std::uint64_t start = driver_.now_ns();
+  std::uint64_t pages = 0;
+  do {
+    std::vector<internal::Stale> stale;
+    {
+      MutexLock lock(mu_);
+      stale = arena_->take_stale(streams_, kUnmapPages);
+    }
+    if (stale.empty()) break;
+    const auto is_before = [](const internal::Stale& a, const internal::Stale& b) {
+      return a.pages.first < b.pages.first;
+    };
+    std::sort(stale.begin(), stale.end(), is_before);
+    if (const std::uint64_t unmapped = unmap(stale); unmapped > 0) {
+      pages += unmapped;
+    } else {
+      break;  // tried again at the next step
+    }
+  } while (driver_.now_ns() - start < budget_ns);
+  return pages;
+}
+
+std::uint64_t Pool::Impl::unmap(const std::vector<internal::Stale>& stale) {
+  std::uint64_t pages = 0;
+  for (auto first = stale.begin(); first != stale.end();) {
+    auto next = first + 1;
+    while (next != stale.end() && (next - 1)->pages.end() == next->pages.first &&
+           (next - 1)->address + (next - 1)->pages.count * kPageBytes == next->address) {
+      ++next;
+    }
+    const std::uint64_t count = (next - 1)->pages.end() - first->pages.first;
+    const std::uint64_t start = driver_.now_ns();
+    const auto gone = arena_->unmap(first->address, count * kPageBytes);
+    MutexLock lock(mu_);
+    counted_.recycle_ns += driver_.now_ns() - start;
+    arena_->end_stale({first, next}, gone.ok());
+    if (gone.ok()) pages += count;
+    first = next;
+  }
+  return pages;
+}
+
+// Ahead of need.
+
+void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
+  while (commit_ahead(false) && driver_.now_ns() < end_ns) {
+    internal::PageSupply supply;
+    {
+      MutexLock lock(mu_);
+      supply = prepare_ahead(now_ns);
+      if (supply.targets.empty()) return;
+    }
+    const auto backed = back_pages(supply);
+    MutexLock lock(mu_);
+    if (!backed.ok()) {
+      leaving_bytes_ -= supply.moved_pages * kPageBytes;
+      recycler_->call_off(supply);
+      return;
+    }
+    ahead_ = std::move(supply);
+    ahead_until_ns_ = driver_.now_ns();
+  }
+}
+
+PageSupply Pool::Impl::prepare_ahead(std::uint64_t now_ns) {
+  const std::uint32_t units = forecast_.wanted_units(now_ns);
+  const bool moves = options_.runtime.recycling == Recycling::eager && arena_->is_contiguous();
+  if (units == 0 || !moves || tiers_.runs().largest_ready_units() >= units) return {};
+  const std::uint64_t pages = internal::divide_up(units, kUnitsPerPage);
+  if (tiers_.runs().empty_pages() < pages) return {};
+  auto plan = planner_->plan(units, 1, internal::kAnybody, true);
+  if (!plan.has_value()) return {};
+  // A part at a time, so that a step stays short: the next one goes on where this one ended.
+  plan->spans.resize(1);
+  plan->pages = plan->spans.front().count = std::min(plan->spans.front().count, kAheadPages);
+  PageSupply supply = recycler_->prepare(*plan, options_.runtime, internal::kAnybody,
+                                         arena_->backed_pages(), false);
+  if (supply.missing_pages > 0) {
+    recycler_->call_off(supply);
+    return {};
+  }
+  leaving_bytes_ += supply.moved_pages * kPageBytes;
+  return supply;
+}
+
+bool Pool::Impl::commit_ahead(bool must) {
+  MutexLock lock(mu_);
+  if (!ahead_.has_value()) return true;
+  if (!driver_.backend().has_passed(ahead_until_ns_)) {
+    if (!must) return false;
+    MutexUnlock unlock(mu_);
+    driver_.backend().wait_until(ahead_until_ns_);
+  }
+  leaving_bytes_ -= ahead_->moved_pages * kPageBytes;
+  add_pages(*ahead_);
+  ahead_.reset();
+  return true;
+}
+
+bool Pool::Impl::open_addresses() {
+  if (unmap_stale(~std::uint64_t{0}) > 0) return true;
+  {
+    MutexLock lock(mu_);
+    if (!arena_->can_extend()) return false;
+  }
+  const auto base = arena_->reserve_more();
+  if (!base.ok()) return false;
+  MutexLock lock(mu_);
+  arena_->extend(base.value());
+  return true;
+}
+
+}  // namespace gpupool

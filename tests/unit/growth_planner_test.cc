@@ -1,0 +1,445 @@
+// Which pages a request would be served by: by hand, and on random arenas against a look at every
+// single place.
+#include "pool/growth_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runs/run_table.h"
+#include "tests/support/random.h"
+#include "tests/unit/arena_fixture.h"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr std::uint64_t kPage = kUnitsPerPage;
+
+class GrowthPlannerTest : public ArenaFixture {
+ protected:
+  explicit GrowthPlannerTest(std::uint64_t limit_pages = 2) : ArenaFixture(limit_pages) {
+    const std::uint64_t units = arena_->page_capacity() * kPage;
+    EXPECT_TRUE(runs_.reserve(units, units, arena_.get()));
+    runs_.track_pages(true);
+    for (StreamIndex i = 0; i < 3; ++i) runs_.know_stream(i);
+  }
+
+  /// Pages of one mapping, whose units are free for everybody.
+  void add(std::uint64_t first, std::uint64_t pages = 1) {
+    map(first, pages);
+    runs_.set_end(arena_->high_water() * kPage);
+    runs_.add(first * kPage, static_cast<std::uint32_t>(pages * kPage));
+  }
+  /// Takes units that are free.
+  RunId take(std::uint64_t start, std::uint64_t units) {
+    for (RunId id = 1; id < runs_.id_end(); ++id) {
+      const auto& run = runs_[id];
+      if (run.kind != RunKind::free || run.start > start || start + units > run.end()) continue;
+      return runs_.take_at(id, start, static_cast<std::uint32_t>(units), RunKind::block);
+    }
+    ADD_FAILURE() << "not free";
+    return 0;
+  }
+  std::optional<GrowthPlan> plan(std::uint64_t units, std::uint32_t align_units = 1,
+                                 bool may_extend = true, StreamIndex stream = 0) const {
+    return GrowthPlanner(*arena_, runs_)
+        .plan(static_cast<std::uint32_t>(units), align_units, stream, may_extend);
+  }
+  std::uint64_t largest(std::uint64_t pages) const {
+    return GrowthPlanner(*arena_, runs_).largest_units(pages);
+  }
+  static Holes spans(const GrowthPlan& plan) {
+    Holes spans;
+    for (const PageSpan& span : plan.spans) spans.emplace_back(span.first, span.count);
+    return spans;
+  }
+
+  RunTable runs_{streams_, {}};
+};
+
+TEST_F(GrowthPlannerTest, AnEmptyArenaGrowsFromItsStart) {
+  const auto it = plan(2 * kPage + 1);
+  ASSERT_TRUE(it.has_value());
+  EXPECT_EQ(spans(*it), (Holes{{0, 3}}));
+  EXPECT_EQ(it->pages, 3u);
+  EXPECT_EQ(it->exact_pages, 3u);
+  EXPECT_EQ(it->fresh_pages, 3u);
+  EXPECT_EQ(it->window.first, 0u);
+  EXPECT_EQ(it->window.count, 3u);
+}
+
+TEST_F(GrowthPlannerTest, TheLineIsAsLongAsItIs) {
+  EXPECT_TRUE(plan(15 * kPage).has_value());
+  EXPECT_FALSE(plan(15 * kPage + 1).has_value());
+  add(7);
+  take(7 * kPage, 1);
+  EXPECT_FALSE(plan(8 * kPage).has_value());
+  EXPECT_TRUE(plan(8 * kPage - 1).has_value());
+}
+
+TEST_F(GrowthPlannerTest, AFreeEndIsExtended) {
+  add(0, 2);
+  take(0, kPage + 100);
+  const auto it = plan(kPage + 400);
+  ASSERT_TRUE(it.has_value());
+  EXPECT_EQ(spans(*it), (Holes{{2, 1}}));
+  EXPECT_EQ(it->window.first, 1u);
+  EXPECT_EQ(it->window.count, 2u);
+  EXPECT_EQ(it->exact_pages, 2u);
+  EXPECT_EQ(it->fresh_pages, 1u);  // the other has something in it already
+  const auto alone = plan(kPage + 400, 1, false);
+  ASSERT_TRUE(alone.has_value());
+  EXPECT_EQ(spans(*alone), (Holes{{2, 2}}));
+  EXPECT_EQ(alone->fresh_pages, 2u);
+}
+
+TEST_F(GrowthPlannerTest, OneWindowOverSeveralHoles) {
+  for (const std::uint64_t page : {0, 2, 4, 6, 8, 9, 14}) add(page);
+  for (const std::uint64_t page : {0, 6, 14}) take(page * kPage, kPage);
+  // 1 to 5 are free or not backed, and so are 7 to 13.
+  const auto five = plan(5 * kPage);
+  EXPECT_EQ(spans(*five), (Holes{{1, 1}, {3, 1}, {5, 1}}));
+  EXPECT_EQ(five->fresh_pages, 5u);
+  const auto three = plan(3 * kPage);
+  EXPECT_EQ(spans(*three), (Holes{{3, 1}}));  // 2 to 4: 7 to 9 and 8 to 10 are no better
+  EXPECT_EQ(spans(*plan(6 * kPage)), (Holes{{7, 1}, {10, 3}}));
+  EXPECT_FALSE(plan(8 * kPage).has_value());
+}
+
+TEST_F(GrowthPlannerTest, OfEqualsTheLowest) {
+  for (const std::uint64_t page : {0, 3, 6, 9}) {
+    add(page);
+    take(page * kPage, kPage);
+  }
+  EXPECT_EQ(spans(*plan(kPage)), (Holes{{1, 1}}));
+  EXPECT_EQ(spans(*plan(2 * kPage)), (Holes{{1, 2}}));
+  EXPECT_EQ(spans(*plan(3 * kPage)), (Holes{{10, 3}}));
+}
+
+TEST_F(GrowthPlannerTest, AlignmentMayCostAPage) {
+  add(0);
+  take(0, 200);
+  // From unit 200 on, or, at a boundary of 256, from there.
+  EXPECT_EQ(plan(kPage + 312)->pages, 1u);
+  EXPECT_EQ(plan(kPage + 256, 256)->pages, 1u);
+  EXPECT_EQ(plan(kPage + 257, 256)->pages, 2u);
+  EXPECT_EQ(spans(*plan(300, kPage)), (Holes{{1, 1}}));
+}
+
+TEST_F(GrowthPlannerTest, WhatIsToLieWithinAPageDoesNotReachOverABorder) {
+  add(0);
+  take(0, kPage - 20);
+  EXPECT_EQ(plan(32)->window.count, 2u);
+  const auto within = plan(32, kWithinPage);
+  EXPECT_EQ(within->window.first, 1u);
+  EXPECT_EQ(within->window.count, 1u);
+  EXPECT_EQ(within->fresh_pages, 1u);
+}
+
+TEST_F(GrowthPlannerTest, AWindowInsideOnePageThatOthersShareAtBothEndsTakesNoFreshOne) {
+  add(0);
+  add(2);
+  take(0, 500);
+  take(2 * kPage + 12, 500);
+  const auto it = plan(kPage + 24);
+  EXPECT_EQ(it->window.count, 3u);
+  EXPECT_EQ(it->fresh_pages, 1u);
+  EXPECT_EQ(it->pages, 1u);
+}
+
+TEST_F(GrowthPlannerTest, UnfinishedWorkOfOthersIsInTheWay) {
+  add(0, 3);
+  const RunId own = take(0, kPage);
+  const RunId others = take(kPage, kPage);
+  take(2 * kPage, 1);
+  runs_.put(own, busy({0}));
+  runs_.put(others, busy({1}));
+  // What it freed itself counts, and nothing else that is pending.
+  EXPECT_EQ(largest(0), 0u);
+  EXPECT_EQ(spans(*plan(2 * kPage - 1)), (Holes{{3, 1}}));
+  EXPECT_EQ(spans(*plan(2 * kPage - 1, 1, true, 1)), (Holes{{3, 1}}));
+  complete_all();
+  runs_.refresh();
+}
+
+// Pages that are pending are occupied already, whoever may use them.
+TEST_F(GrowthPlannerTest, PagesWithOnesOwnUnfinishedWorkAreNotFresh) {
+  add(0, 1);
+  add(1, 1);
+  add(2, 1);
+  const RunId own = take(kPage, 2 * kPage);
+  take(0, kPage);
+  runs_.put(own, busy({0}));
+  const auto it = plan(3 * kPage);
+  ASSERT_TRUE(it.has_value());
+  EXPECT_EQ(spans(*it), (Holes{{3, 1}}));
+  EXPECT_EQ(it->window.count, 3u);
+  EXPECT_EQ(it->fresh_pages, 1u);
+  complete_all();
+  runs_.refresh();
+  EXPECT_EQ(plan(3 * kPage)->fresh_pages, 3u);
+}
+
+// The whole of a large handle is occupied by the first block in it.
+TEST_F(GrowthPlannerTest, PagesOfAHandleThatIsOccupiedAreNotFresh) {
+  add(0, 4);
+  take(0, 1);
+  EXPECT_EQ(plan(4 * kPage)->fresh_pages, 1u);
+}
+
+TEST_F(GrowthPlannerTest, TheLongestRequestUsesPagesAtBothEnds) {
+  for (const std::uint64_t page : {5, 6, 7}) add(page);
+  add(9);
+  take(9 * kPage, 1);
+  // 0 to 4 are a hole, 8 is one, 9 is somebody's; 10 to 14 are the tail.
+  EXPECT_EQ(largest(0), 0u);
+  EXPECT_EQ(largest(1), 4 * kPage);
+  EXPECT_EQ(largest(2), 5 * kPage);  // one on each side
+  EXPECT_EQ(largest(5), 8 * kPage);
+  EXPECT_EQ(largest(6), 9 * kPage);
+  EXPECT_EQ(largest(100), 9 * kPage);
+}
+
+TEST_F(GrowthPlannerTest, SegmentsAreOneStretchEach) {
+  auto segments = make_segment_arena(driver_, 8 * kPageBytes).value();
+  GrowthPlanner planner(*segments, runs_);
+  const auto first = planner.plan(3 * kPage - 5, 1, 0, true);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(spans(*first), (Holes{{0, 3}}));
+  EXPECT_EQ(first->exact_pages, 3u);
+  EXPECT_EQ(first->fresh_pages, 3u);
+  EXPECT_EQ(planner.largest_units(3), 3 * kPage);
+  EXPECT_EQ(planner.largest_units(65), 0u);  // not that many page numbers
+}
+
+// Against a look at every place.
+
+/// A random arena, what each unit of it is, and what to expect of it.
+class RandomArena : public GrowthPlannerTest {
+ protected:
+  RandomArena() : GrowthPlannerTest(4) {}  // 31 pages
+
+  enum class Unit : std::uint8_t { unbacked, ready, own, taken };
+
+  void make(test::Random& random, bool has_large_handles) {
+    const std::uint64_t pages = random.between(1, 24);
+    std::vector<RunId> taken;
+    for (std::uint64_t page = 0; page < pages;) {
+      std::uint64_t count = random.between(1, has_large_handles ? 3 : 1);
+      // A hole and the tail behind it are two spans of a plan, and so no handle is in both.
+      if (page < arena_->high_water()) count = std::min(count, arena_->high_water() - page);
+      if (random.one_in(3)) {
+        page += count;
+        continue;
+      }
+      add(page, count);
+      page += count;
+    }
+    // Most of it is taken piece by piece, and some of that given back.
+    const std::uint64_t keep = random.between(1, 6);
+    for (std::uint64_t i = random.below(80); i > 0; --i) {
+      const auto units = static_cast<std::uint32_t>(random.one_in(3) ? random.between(1, 1200)
+                                                                     : random.between(1, 200));
+      const RunId id =
+          runs_.take(units, random.one_in(4) ? kPage : 1, 0, Reach::everywhere, RunKind::block);
+      if (id != 0) taken.push_back(id);
+    }
+    for (const RunId id : taken) {
+      if (random.below(keep) != 0) continue;
+      switch (random.below(4)) {
+        case 0: runs_.put(id, TicketSet(own_)); break;
+        case 1: runs_.put(id, TicketSet(others_)); break;
+        default: runs_.put(id, TicketSet());
+      }
+    }
+    runs_.check_invariants();
+    read();
+  }
+  /// Work of streams 0 and 1 that is unfinished for as long as the test is.
+  void start_work() {
+    own_ = busy({0})[0];
+    others_ = busy({1})[0];
+  }
+  void read() {
+    units_.assign(31 * kPage, Unit::unbacked);
+    for (std::uint64_t page = 0; page < 31; ++page) {
+      if (!arena_->is_backed(page)) continue;
+      std::fill_n(units_.begin() + static_cast<std::ptrdiff_t>(page * kPage), kPage, Unit::taken);
+    }
+    for (RunId id = 1; id < runs_.id_end(); ++id) {
+      const auto& run = runs_[id];
+      if (run.kind != RunKind::free || (run.holder != kAnybody && run.holder != 0)) continue;
+      std::fill_n(units_.begin() + static_cast<std::ptrdiff_t>(run.start), run.units,
+                  run.holder == kAnybody ? Unit::ready : Unit::own);
+    }
+  }
+  void clear() {
+    complete_all();
+    runs_.refresh();
+    for (RunId id = 1; id < runs_.id_end(); ++id) {
+      if (runs_[id].kind == RunKind::block) runs_.put(id, TicketSet());
+    }
+    while (true) {
+      RunId found = 0;
+      for (RunId id = 1; id < runs_.id_end(); ++id) {
+        if (runs_[id].kind == RunKind::free) found = id;
+      }
+      if (found == 0) break;
+      runs_.remove(runs_.take_at(found, runs_[found].start, runs_[found].units, RunKind::leaving));
+    }
+    give_back_all();
+  }
+
+  struct Best {
+    std::uint64_t pages = kUnlimited;
+    std::uint64_t first_span = 0;
+  };
+  bool is_usable(std::uint64_t unit, bool may_extend) const {
+    return units_[unit] == Unit::unbacked || (may_extend && units_[unit] != Unit::taken);
+  }
+  std::uint64_t unbacked_pages(std::uint64_t start, std::uint64_t end) const {
+    std::uint64_t pages = 0;
+    for (std::uint64_t page = start / kPage; page * kPage < end; ++page) {
+      if (!arena_->is_backed(page)) ++pages;
+    }
+    return pages;
+  }
+  /// The fewest pages that any window needs, and where of those the lowest begin.
+  Best look(std::uint64_t units, std::uint32_t align_units, bool may_extend) const {
+    Best best;
+    std::vector<std::uint64_t> bad{0};  // before each unit
+    for (std::uint64_t unit = 0; unit < units_.size(); ++unit) {
+      bad.push_back(bad.back() + (is_usable(unit, may_extend) ? 0 : 1));
+    }
+    for (std::uint64_t start = 0; start + units <= units_.size(); ++start) {
+      const std::uint64_t end = start + units;
+      const bool is_placed = align_units != kWithinPage ? start % align_units == 0
+                                                        : start / kPage == (end - 1) / kPage;
+      if (!is_placed || bad[start] != bad[end]) continue;
+      const std::uint64_t pages = unbacked_pages(start, end);
+      std::uint64_t first = start / kPage;
+      while (first * kPage < end && arena_->is_backed(first)) ++first;
+      if (pages < best.pages || (pages == best.pages && first < best.first_span)) {
+        best = {pages, first};
+      }
+    }
+    return best;
+  }
+  std::uint64_t occupied_pages() const { return arena_->backed_pages() - runs_.empty_pages(); }
+
+  std::vector<Unit> units_;
+  Ticket own_;
+  Ticket others_;
+};
+
+TEST_F(RandomArena, NoOtherPlaceNeedsFewerPagesAndOfEqualsItIsTheLowest) {
+  test::Random random(1);
+  std::uint64_t planned = 0;
+  std::uint64_t in_several = 0;
+  for (int arena = 0; arena < 60; ++arena) {
+    start_work();
+    make(random, arena % 3 == 0);
+    for (int i = 0; i < 12; ++i) {
+      constexpr std::uint32_t kAlignments[] = {1, 1, 1, kWithinPage, 16, 256, kPage};
+      const std::uint32_t align_units = kAlignments[random.below(std::size(kAlignments))];
+      const bool may_extend = !random.one_in(4);
+      const std::uint64_t units = align_units == kWithinPage ? 32
+                                  : random.one_in(2)         ? random.between(1, 6000)
+                                                             : random.between(1, 12) * kPage;
+      const auto it = plan(units, align_units, may_extend);
+      const bool fits =
+          runs_.can_take(static_cast<std::uint32_t>(units), align_units, 0, Reach::everywhere);
+      if (fits && may_extend) continue;  // for which nobody asks
+      const Best best = look(units, align_units, may_extend);
+      ASSERT_EQ(it.has_value(), best.pages != kUnlimited) << "arena " << arena;
+      if (!it.has_value()) continue;
+      ++planned;
+      in_several += it->spans.size() > 1 ? 1 : 0;
+      ASSERT_EQ(it->pages, best.pages)
+          << "arena " << arena << " units " << units << " alignment " << align_units;
+      ASSERT_EQ(it->spans.front().first, best.first_span)
+          << "arena " << arena << " units " << units;
+      ASSERT_EQ(it->exact_pages, divide_up(units, kPage));
+      std::uint64_t pages = 0;
+      std::uint64_t end = it->window.first;
+      for (const PageSpan& span : it->spans) {
+        pages += span.count;
+        ASSERT_GE(span.first, end);
+        end = span.end();
+        for (std::uint64_t page = span.first; page < end; ++page) {
+          ASSERT_FALSE(arena_->is_backed(page));
+        }
+      }
+      ASSERT_LE(end, it->window.end());
+      ASSERT_EQ(pages, it->pages);
+    }
+    clear();
+  }
+  EXPECT_GT(planned, 200u);
+  EXPECT_GT(in_several, 20u);
+}
+
+TEST_F(RandomArena, OnceTheyAreBackedTheRequestIsServedAndSoManyMoreAreOccupied) {
+  test::Random random(2);
+  std::uint64_t served = 0;
+  for (int arena = 0; arena < 300; ++arena) {
+    start_work();
+    make(random, false);
+    constexpr std::uint32_t kAlignments[] = {1, 1, kWithinPage, 256, kPage};
+    const std::uint32_t align_units = kAlignments[random.below(std::size(kAlignments))];
+    const auto units =
+        static_cast<std::uint32_t>(align_units == kWithinPage ? 32 : random.between(1, 6000));
+    const auto it = plan(units, align_units);
+    if (it.has_value() && !runs_.can_take(units, align_units, 0, Reach::everywhere)) {
+      const std::uint64_t before = occupied_pages();
+      for (const PageSpan& span : it->spans) {
+        for (std::uint64_t page = span.first; page < span.end(); ++page) add(page);
+      }
+      const RunId id = runs_.take(units, align_units, 0, Reach::everywhere, RunKind::block);
+      ASSERT_NE(id, 0u) << "arena " << arena;
+      // Best fit may prefer another place now; in the window it is what was said.
+      const std::uint64_t start = runs_[id].start;
+      if (start / kPage == it->window.first &&
+          divide_up(start + units, kPage) == it->window.end()) {
+        ++served;
+        ASSERT_EQ(occupied_pages() - before, it->fresh_pages) << "arena " << arena;
+      }
+    }
+    clear();
+  }
+  EXPECT_GT(served, 100u);
+}
+
+TEST_F(RandomArena, NoLongerRequestIsServedByAsManyPages) {
+  test::Random random(3);
+  for (int arena = 0; arena < 200; ++arena) {
+    start_work();
+    make(random, arena % 2 == 0);
+    for (const std::uint64_t pages : {1, 2, 3, 5, 9, 40}) {
+      // By two ends that go up together; a stretch without a hole is not grown.
+      std::uint64_t longest = 0;
+      std::uint64_t start = 0;
+      for (std::uint64_t end = 1; end <= units_.size(); ++end) {
+        const Unit last = units_[end - 1];
+        if (last != Unit::unbacked && last != Unit::ready) start = end;
+        if (end % kPage != 0 && end < units_.size() && units_[end] == last) continue;
+        while (unbacked_pages(start, end) > pages) start += kPage - start % kPage;
+        if (unbacked_pages(start, end) > 0) longest = std::max(longest, end - start);
+      }
+      const std::uint64_t found = largest(pages);
+      // A stretch of which nothing is missing may be longer; that is no growth.
+      ASSERT_GE(found, longest) << "arena " << arena << " pages " << pages;
+      if (found > longest) {
+        ASSERT_LE(found, runs_.largest_ready_units()) << "arena " << arena << " pages " << pages;
+      }
+    }
+    EXPECT_EQ(largest(0), 0u);
+    clear();
+  }
+}
+
+}  // namespace
+}  // namespace gpupool::internal

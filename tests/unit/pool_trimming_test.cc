@@ -1,0 +1,304 @@
+// Memory that maintenance gives back by itself: what nobody used for long, and what others on the
+// device need. All in virtual time.
+#include <algorithm>
+
+#include "tests/unit/pool_fixture.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::uint64_t kPage = 2 * kMiB;
+constexpr std::uint64_t kMs = 1'000'000;
+constexpr std::uint64_t kSecondNs = 1000 * kMs;
+
+class PoolTrimmingTest : public PoolFixture {
+ protected:
+  void make_trimming_pool(const TrimOptions& trim, std::uint64_t reserve_bytes = 0,
+                          AliasReuse reuse = AliasReuse::wait) {
+    PoolOptions options;
+    options.capacity = 1024 * kMiB;
+    options.reserve_bytes = reserve_bytes;
+    options.cache_small_bytes = 0;
+    options.cache_large_bytes = 0;
+    options.runtime.slack = 0;
+    options.runtime.trim = trim;
+    options.runtime.alias_reuse = reuse;
+    make_pool(options);
+  }
+  std::vector<void*> allocate_pages(std::uint64_t count) {
+    std::vector<void*> blocks;
+    for (std::uint64_t i = 0; i < count; ++i) blocks.push_back(allocate(kPage));
+    return blocks;
+  }
+  void free_half(std::vector<void*>& blocks) {
+    for (std::size_t i = 0; i < blocks.size(); i += 2) {
+      free(blocks[i]);
+      blocks[i] = nullptr;
+    }
+  }
+  void free_all(const std::vector<void*>& blocks) {
+    for (void* block : blocks) {
+      if (block != nullptr) free(block);
+    }
+  }
+  /// Steps of maintenance, one each 10 ms; `churn` in between.
+  template <class Churn>
+  void pass(std::uint64_t duration_ns, Churn churn) {
+    for (std::uint64_t i = 0; i < duration_ns / (10 * kMs); ++i) {
+      device_.advance_ns(10 * kMs);
+      churn();
+      pool_->maintain();
+    }
+  }
+  void pass(std::uint64_t duration_ns) {
+    pass(duration_ns, [] {});
+  }
+  std::uint64_t held_pages() const { return device_.held_bytes() / kPage; }
+  std::uint64_t trimmed(TrimReason reason) const {
+    return pool_->stats().trimmed_bytes_by_reason[static_cast<std::size_t>(reason)];
+  }
+  std::uint64_t trims(TrimReason reason) const {
+    return pool_->stats().trims_by_reason[static_cast<std::size_t>(reason)];
+  }
+};
+
+TEST_F(PoolTrimmingTest, IdleMemoryGoesAfterItsTimeAndAtItsRate) {
+  make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 100 * kPage});
+  free(allocate(300 * kPage));
+  // As far as a look every eighth of that time can tell.
+  pass(kSecondNs);
+  EXPECT_EQ(held_pages(), 300u);
+  pass(300 * kMs);
+  // A second's has been saved up.
+  EXPECT_LE(held_pages(), 200u);
+  EXPECT_GE(held_pages(), 200u - 20u);
+  const std::uint64_t before = held_pages();
+  pass(kSecondNs);
+  EXPECT_NEAR(static_cast<double>(before - held_pages()), 100.0, 2.0);
+  EXPECT_EQ(pool_->stats().held_bytes, device_.held_bytes());
+  pass(3 * kSecondNs);
+  EXPECT_EQ(held_pages(), 0u);
+  EXPECT_EQ(trimmed(TrimReason::idle), 300 * kPage);
+  EXPECT_GT(trims(TrimReason::idle), 50u);
+  EXPECT_EQ(trims(TrimReason::api), 0u);
+  EXPECT_EQ(trimmed(TrimReason::pressure), 0u);
+}
+
+TEST_F(PoolTrimmingTest, AStepGivesBackAsMuchAsIsDueAndItsBudgetLetsIt) {
+  make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 400 * kPage});
+  free(allocate(300 * kPage));
+  for (int i = 0; i < 20; ++i) {
+    device_.advance_ns(kSecondNs / 2);
+    pool_->maintain(std::chrono::seconds(1));
+    if (held_pages() < 300) break;
+  }
+  EXPECT_EQ(held_pages(), 0u);  // all in one step
+}
+
+TEST_F(PoolTrimmingTest, WhatIsUsedNowAndThenStays) {
+  make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage});
+  void* live = allocate(10 * kPage);
+  free(allocate(100 * kPage));
+  int step = 0;
+  pass(10 * kSecondNs, [&] {
+    if (++step % 50 == 0) free(allocate(40 * kPage));
+  });
+  // As many as each second's peak has.
+  EXPECT_EQ(held_pages(), 50u);
+  EXPECT_EQ(trimmed(TrimReason::idle), 60 * kPage);
+  free(live);
+}
+
+TEST_F(PoolTrimmingTest, ABlockThatComesAndGoesKeepsNothingElse) {
+  make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage});
+  // Blocks around a border of the bins by size, in the middle of what is free.
+  auto blocks = allocate_pages(129);
+  free_all(blocks);
+  pass(5 * kSecondNs, [&] { free(allocate(kMiB)); });
+  EXPECT_LE(held_pages(), 2u);
+}
+
+TEST_F(PoolTrimmingTest, TheReserveStays) {
+  make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage},
+                     20 * kPage);
+  free(allocate(100 * kPage));
+  pass(5 * kSecondNs);
+  EXPECT_EQ(held_pages(), 20u);
+  EXPECT_EQ(trimmed(TrimReason::idle), 80 * kPage);
+}
+
+TEST_F(PoolTrimmingTest, OffItKeepsAll) {
+  make_trimming_pool({});
+  free(allocate(100 * kPage));
+  pass(20 * kSecondNs);
+  EXPECT_EQ(held_pages(), 100u);
+  RuntimeOptions options = pool_->runtime_options();
+  options.trim.idle_after_ns = kSecondNs;
+  ASSERT_TRUE(pool_->reconfigure(options).ok());
+  pass(3 * kSecondNs);
+  EXPECT_EQ(held_pages(), 0u);
+}
+
+// What goes back is not what `eager` may hold any more.
+TEST_F(PoolTrimmingTest, AfterwardsNoMoreIsHeldThanIsOccupied) {
+  make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage});
+  auto blocks = allocate_pages(100);
+  free_half(blocks);
+  pass(3 * kSecondNs);
+  EXPECT_EQ(held_pages(), 50u);
+  for (std::size_t i = 1; i < blocks.size(); i += 4) {
+    free(blocks[i]);
+    blocks[i] = nullptr;
+  }
+  void* large = allocate(25 * kPage);
+  EXPECT_EQ(held_pages(), 50u);
+  free(large);
+  free_all(blocks);
+}
+
+// Others on the device.
+
+TEST_F(PoolTrimmingTest, OthersGetWhatIsEmpty) {
+  make_trimming_pool({.keep_device_free_bytes = 200 * kMiB});
+  void* live = allocate(50 * kPage);
+  free(allocate(150 * kPage));
+  ASSERT_TRUE(device_.set_taken_by_others(400 * kMiB).ok());
+  pass(200 * kMs);
+  // 1024 - 400 - 400 MiB are free: enough.
+  EXPECT_EQ(held_pages(), 200u);
+  ASSERT_TRUE(device_.set_taken_by_others(501 * kMiB).ok());
+  pass(200 * kMs);
+  EXPECT_EQ(device_.memory_info().value().free_bytes, 201 * kMiB);
+  EXPECT_EQ(trimmed(TrimReason::pressure), 78 * kMiB);
+  EXPECT_EQ(trimmed(TrimReason::idle), 0u);
+  for (const std::uint64_t mib : {700, 890}) {
+    ASSERT_TRUE(device_.set_taken_by_others(mib * kMiB).ok());
+    pass(kSecondNs);
+  }
+  EXPECT_EQ(held_pages(), 50u);  // and no more is empty
+  EXPECT_EQ(trimmed(TrimReason::pressure), 300 * kMiB);
+  EXPECT_EQ(pool_->stats().held_bytes, device_.held_bytes());
+  free(live);
+}
+
+TEST_F(PoolTrimmingTest, OthersDoNotGetTheReserve) {
+  make_trimming_pool({.keep_device_free_bytes = 500 * kMiB}, 100 * kPage);
+  free(allocate(200 * kPage));
+  ASSERT_TRUE(device_.set_taken_by_others(600 * kMiB).ok());
+  pass(kSecondNs);
+  EXPECT_EQ(held_pages(), 100u);
+}
+
+TEST_F(PoolTrimmingTest, OthersGetWhatHasMovedAwayFromItsOldAddress) {
+  make_trimming_pool({.keep_device_free_bytes = 924 * kMiB});
+  auto blocks = allocate_pages(60);
+  free_half(blocks);
+  void* large = allocate(30 * kPage);  // they move; their old addresses are not unmapped yet
+  free(large);
+  device_.advance_ns(kSecondNs);
+  for (int i = 0; i < 50; ++i) pool_->maintain();
+  EXPECT_EQ(held_pages(), 50u);
+  free_all(blocks);
+}
+
+TEST_F(PoolTrimmingTest, OthersWaitForTheBudgetToo) {
+  make_trimming_pool({.keep_device_free_bytes = 1000 * kMiB});
+  free(allocate(400 * kPage));
+  ASSERT_TRUE(device_.set_taken_by_others(100 * kMiB).ok());
+  device_.advance_ns(kSecondNs);
+  constexpr std::uint64_t kBudgetNs = kMs;
+  std::uint64_t steps = 0;
+  bool has_more = false;
+  do {
+    const std::uint64_t start = device_.clock().now_ns();
+    has_more = pool_->maintain(std::chrono::nanoseconds(kBudgetNs)).more_to_do;
+    // Sixteen pages are given back between two looks at the clock.
+    EXPECT_LE(device_.clock().now_ns() - start, kBudgetNs + 16 * 60'000);
+    ++steps;
+  } while (has_more && steps < 100);
+  EXPECT_EQ(held_pages(), 0u);
+  EXPECT_GT(steps, 5u);
+  // Nothing is left to give, which costs the steps that follow nothing.
+  const std::uint64_t calls = backend_.call_count(BackendCall::unmap);
+  pass(kSecondNs);
+  EXPECT_EQ(backend_.call_count(BackendCall::unmap), calls);
+}
+
+// Pages that have moved.
+
+TEST_F(PoolTrimmingTest, TrimUnmapsOldAddressesFirst) {
+  make_trimming_pool({});
+  auto blocks = allocate_pages(40);
+  free_half(blocks);
+  free(allocate(20 * kPage));
+  EXPECT_EQ(pool_->stats().pages_recycled, 20u);
+  EXPECT_EQ(backend_.call_count(BackendCall::unmap), 0u);
+  EXPECT_EQ(pool_->trim(0), 20 * kPage);
+  EXPECT_EQ(held_pages(), 20u);
+  free_all(blocks);
+}
+
+TEST_F(PoolTrimmingTest, WhatIsStillUsedByItsOldAddressStaysAsAWhole) {
+  make_trimming_pool({}, 0, AliasReuse::same_stream);
+  PoolOptions options;
+  options.capacity = 8 * kPage;
+  options.cache_large_bytes = 0;
+  options.runtime.alias_reuse = AliasReuse::same_stream;
+  make_pool(options);
+  auto blocks = allocate_pages(8);
+  for (const std::size_t i : {0u, 2u}) {
+    EXPECT_TRUE(work(raw_a_, blocks[i], kPage));
+    free(blocks[i]);
+    blocks[i] = nullptr;
+  }
+  free(allocate(2 * kPage));
+  EXPECT_EQ(pool_->trim(0), 0u);
+  EXPECT_EQ(held_pages(), 8u);
+  device_.complete_all();
+  EXPECT_EQ(pool_->trim(0), 2 * kPage);
+  EXPECT_EQ(held_pages(), 6u);
+  free_all(blocks);
+}
+
+TEST_F(PoolTrimmingTest, MaintainUnmapsOldAddressesAsItsBudgetLets) {
+  make_trimming_pool({});
+  auto blocks = allocate_pages(400);
+  free_half(blocks);
+  void* large = allocate(200 * kPage);
+  EXPECT_EQ(pool_->stats().pages_recycled, 200u);
+  const auto unmaps = [&] { return backend_.call_count(BackendCall::unmap); };
+  EXPECT_TRUE(pool_->maintain(std::chrono::nanoseconds(0)).more_to_do);
+  EXPECT_EQ(unmaps(), 0u);
+  std::uint64_t steps = 0;
+  for (bool has_more = true; has_more && steps < 100; ++steps) {
+    const std::uint64_t start = device_.clock().now_ns();
+    has_more = pool_->maintain(std::chrono::microseconds(300)).more_to_do;
+    EXPECT_LE(device_.clock().now_ns() - start, 300'000u + 16 * 20'000);
+  }
+  EXPECT_EQ(unmaps(), 200u);
+  EXPECT_GE(steps, 6u);
+  EXPECT_FALSE(pool_->maintain().more_to_do);
+  free(large);
+  free_all(blocks);
+}
+
+TEST_F(PoolTrimmingTest, OldAddressesThatTheDriverWouldNotUnmapAreTriedAgain) {
+  make_trimming_pool({});
+  auto blocks = allocate_pages(4);
+  free_half(blocks);
+  void* two = allocate(2 * kPage);
+  backend_.fail_nth(BackendCall::unmap, 1, Error::backend_failure);
+  backend_.fail_nth(BackendCall::unmap, 2, Error::backend_failure);
+  pool_->maintain();
+  pool_->check_invariants();
+  EXPECT_EQ(backend_.failed_count(), 2u);
+  pool_->maintain();
+  EXPECT_EQ(backend_.call_count(BackendCall::unmap), 4u);
+  pool_->check_invariants();
+  free(two);
+  free_all(blocks);
+  EXPECT_EQ(pool_->trim(0), 4 * kPage);
+}
+
+}  // namespace
+}  // namespace gpupool
