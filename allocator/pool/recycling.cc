@@ -239,8 +239,9 @@ bool Pool::Impl::commit_ahead(bool must) {
   if (!ahead_.has_value()) return true;
   if (!driver_.backend().has_passed(ahead_until_ns_)) {
     if (!must) return false;
+    const std::uint64_t until = ahead_until_ns_;
     MutexUnlock unlock(mu_);
-    driver_.backend().wait_until(ahead_until_ns_);
+    driver_.backend().wait_until(until);
   }
   leaving_bytes_ -= ahead_->moved_pages * kPageBytes;
   add_pages(*ahead_);
