@@ -24,7 +24,8 @@ BEGIN = "<!-- begin: written by bench/gpu_report.py, not by hand -->"
 END = "<!-- end: written by bench/gpu_report.py -->"
 
 # In the order of the tables; the best known of each kind, so that one that is missing is named.
-SYSTEMS = ("gpupool", "gpupool, maintained in the loop", "gpupool, raw stream", "PyTorch",
+SYSTEMS = ("gpupool", "gpupool, maintained in the loop", "gpupool, recycling off",
+           "gpupool, raw stream", "PyTorch",
            "PyTorch, expandable segments", "RMM pool", "RMM arena", "cudaMallocAsync", "cudaMalloc")
 REPLAYS = {"replay-cuda-vmm": "VMM", "replay-cuda-cudamalloc": "cudaMalloc segments",
            "replay-sim-vmm": "simulated device"}

@@ -5,8 +5,8 @@
 // trace of which no size comes back, 32 MiB of it cost 12 points of memory. So a cache may have
 // what it was worth:
 //
-//   balance = start + what came back - 3 x what did not, in bytes;   worth_bytes() = max(0,
-//   balance)
+//   balance = start + what came back - 3 x what did not, in bytes
+//   worth_bytes() = the balance, or 0 where it is below
 //
 // A run that is let go, pushed out by another or not taken in, counts as one that does not come
 // back, until its size is asked for while it is still remembered: in one place, by a hash, until

@@ -2,9 +2,9 @@
 //
 // What it knows, and which lock guards what: pool_state.h.
 //
-// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, deallocate.cc, threads.cc,
-// caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, recording.cc, peaks.cc,
-// report.cc.
+// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, recycling.cc, deallocate.cc,
+// threads.cc, caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, trimming.cc,
+// recording.cc, peaks.cc, report.cc.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 

@@ -53,7 +53,8 @@ struct ExtraUse {
   bool at_free = false;  // the ticket is taken when the block is freed
 };
 
-struct PoolState {
+class PoolState {
+ protected:
   /// Not started yet: there is no arena.
   PoolState(Backend& backend, PoolOptions options);
 

@@ -59,9 +59,9 @@ bool overlap(PageSpan a, PageSpan b) { return a.first < b.end() && b.first < a.e
 
 PageSupply Recycler::new_pages(PageSpan pages, const RuntimeOptions& options) const {
   PageSupply supply;
-  supply.spans = {pages};
   supply.new_pages = pages.count;
-  Cursor cursor(supply.spans);
+  const std::vector<PageSpan> spans = {pages};
+  Cursor cursor(spans);
   fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, pages.count), supply);
   return supply;
 }
@@ -140,7 +140,6 @@ std::vector<Recycler::Victim> Recycler::choose(const GrowthPlan& plan, std::uint
 PageSupply Recycler::prepare(const GrowthPlan& plan, const RuntimeOptions& options,
                              StreamIndex stream, std::uint64_t limit_pages, bool is_needed) {
   PageSupply supply;
-  supply.spans = plan.spans;
   const std::uint64_t backed = arena_.backed_pages();
   const std::uint64_t allowed = allowed_pages(plan, options, limit_pages);
   const std::uint64_t may_create = std::min(plan.pages, allowed - std::min(allowed, backed));

@@ -36,12 +36,11 @@ struct PageSupply {
   };
   std::vector<Mapping> targets;  // the moved ones first to last, but with new ones among them
   std::vector<Moved> moved;      // of those targets that have a handle, in that order
-  std::vector<PageSpan> spans;
   std::uint64_t moved_pages = 0;
   std::uint64_t new_pages = 0;
   std::uint64_t occupied_pages = 0;  // of the arena, once the request is served
-  std::uint64_t missing_pages =
-      0;  // for which there is neither; the others are as if it were enough
+  /// For which there is neither; the others are as if it were enough.
+  std::uint64_t missing_pages = 0;
 };
 
 class Recycler {

@@ -90,7 +90,6 @@ void Pool::Impl::add_pages(const PageSupply& supply) {
   recycler_->commit(supply);
   const std::uint64_t bytes = supply.new_pages * kPageBytes;
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
-  counted_.pages_recycled += supply.moved_pages;
   if (bytes > 0) emit({.kind = SlowPathEventKind::growth, .bytes = bytes});
 }
 

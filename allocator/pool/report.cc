@@ -140,6 +140,7 @@ StatsV1 Pool::Impl::stats() {
   stats.has_asymmetric_claims = internal::has_heavy_fence() ? 1 : 0;
   stats.pages_mapped = arena_->pages_backed_total();
   stats.pages_unmapped = arena_->pages_returned_total();
+  stats.pages_recycled = recycler_->recycled_pages();
   stats.stale_pages = arena_->stale_pages();
   stats.address_ranges = arena_->addresses().range_count();
   stats.epochs_closed = streams_.epochs_closed();

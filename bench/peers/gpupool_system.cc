@@ -9,9 +9,9 @@
 
 namespace gpupool::bench {
 
-template <class StreamType>
-Result<std::unique_ptr<GpupoolSystem<StreamType>>, Status> GpupoolSystem<StreamType>::open(
-    const SystemSetting& setting) {
+template <class StreamType, Recycling kRecycling>
+Result<std::unique_ptr<GpupoolSystem<StreamType, kRecycling>>, Status>
+GpupoolSystem<StreamType, kRecycling>::open(const SystemSetting& setting) {
   std::unique_ptr<GpupoolSystem> system(new GpupoolSystem());
   auto device = tools::open_device(setting.device, SimulatedTime::virtual_time);
   if (!device.ok()) return device.error();
@@ -25,9 +25,10 @@ Result<std::unique_ptr<GpupoolSystem<StreamType>>, Status> GpupoolSystem<StreamT
   return system;
 }
 
-template <class StreamType>
-Result<void, Status> GpupoolSystem<StreamType>::open_pool(bool is_virtual_time) {
+template <class StreamType, Recycling kRecycling>
+Result<void, Status> GpupoolSystem<StreamType, kRecycling>::open_pool(bool is_virtual_time) {
   PoolOptions options;
+  options.runtime.recycling = kRecycling;
   options.misuse_handler = tools::log_misuse;
   if (is_virtual_time && device_.simulated == nullptr) options.clock = &clock_;
   auto pool = Pool::create(*device_.backend, std::move(options));
@@ -50,13 +51,13 @@ Result<void, Status> GpupoolSystem<StreamType>::open_pool(bool is_virtual_time) 
   return {};
 }
 
-template <class StreamType>
-GpupoolSystem<StreamType>::~GpupoolSystem() {
+template <class StreamType, Recycling kRecycling>
+GpupoolSystem<StreamType, kRecycling>::~GpupoolSystem() {
   for (const StreamRef ref : refs_) pool_->release_stream(ref);
 }
 
-template <class StreamType>
-Usage GpupoolSystem<StreamType>::usage() const {
+template <class StreamType, Recycling kRecycling>
+Usage GpupoolSystem<StreamType, kRecycling>::usage() const {
   const StatsV1 stats = pool_->stats();
   const auto calls = [&stats](DriverOperation operation) {
     return stats.driver_calls_by_operation[static_cast<std::size_t>(operation)];
@@ -69,8 +70,8 @@ Usage GpupoolSystem<StreamType>::usage() const {
   return usage;
 }
 
-template <class StreamType>
-void GpupoolSystem<StreamType>::advance(std::uint64_t ns) {
+template <class StreamType, Recycling kRecycling>
+void GpupoolSystem<StreamType, kRecycling>::advance(std::uint64_t ns) {
   if (device_.simulated != nullptr) {
     device_.simulated->advance_ns(ns);
   } else {
@@ -79,8 +80,8 @@ void GpupoolSystem<StreamType>::advance(std::uint64_t ns) {
   pool_->maintain();
 }
 
-template <class StreamType>
-void GpupoolSystem<StreamType>::empty() {
+template <class StreamType, Recycling kRecycling>
+void GpupoolSystem<StreamType, kRecycling>::empty() {
   pool_->drain_caches();
   // The first step closes the epochs of what was freed, the second sees them complete: nothing
   // else was given to the streams.
@@ -112,5 +113,6 @@ GpupoolServed::~GpupoolServed() {
 
 template class GpupoolSystem<StreamRef>;
 template class GpupoolSystem<RawStream>;
+template class GpupoolSystem<StreamRef, Recycling::off>;
 
 }  // namespace gpupool::bench

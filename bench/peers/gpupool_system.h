@@ -17,7 +17,8 @@
 
 namespace gpupool::bench {
 
-template <class StreamType>
+/// With the default, or with pages that stay where they are: then a warm pass needs no driver.
+template <class StreamType, Recycling kRecycling = Recycling::eager>
 class GpupoolSystem {
  public:
   using Stream = StreamType;
@@ -89,8 +90,10 @@ class GpupoolServed {
 
 using GpupoolByRef = GpupoolSystem<StreamRef>;
 using GpupoolByHandle = GpupoolSystem<RawStream>;
+using GpupoolStaying = GpupoolSystem<StreamRef, Recycling::off>;
 extern template class GpupoolSystem<StreamRef>;
 extern template class GpupoolSystem<RawStream>;
+extern template class GpupoolSystem<StreamRef, Recycling::off>;
 
 }  // namespace gpupool::bench
 

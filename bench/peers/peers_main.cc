@@ -28,6 +28,12 @@ int main(int argc, char** argv) {
                                    "gpupool, maintained in the loop", plan);
                              },
                              false});
+  program.systems.push_back({"gpupool, recycling off",
+                             [](const Plan& plan) {
+                               return measure_system<GpupoolStaying>("gpupool, recycling off",
+                                                                     plan);
+                             },
+                             false});
   program.systems.push_back({"gpupool, raw stream",
                              [](const Plan& plan) {
                                return measure_system<GpupoolByHandle>("gpupool, raw stream", plan);

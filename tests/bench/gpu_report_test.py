@@ -183,7 +183,8 @@ class Folder(unittest.TestCase):
         self.put("notes.txt", "rmm was not found\n")
         report = self.report()
         self.assertIn("- rmm was not found", report)
-        self.assertIn("- not measured: gpupool, maintained in the loop, gpupool, raw stream, "
+        self.assertIn("- not measured: gpupool, maintained in the loop, gpupool, recycling off, "
+                      "gpupool, raw stream, "
                       "PyTorch, expandable segments, RMM pool, "
                       "RMM arena, cudaMallocAsync", report)
 

@@ -26,7 +26,8 @@ class Program(unittest.TestCase):
             results = json.loads(path.read_text())
         self.assertTrue(results["device"]["is_simulated"])
         self.assertEqual([s["system"] for s in results["systems"]],
-                         ["gpupool", "gpupool, maintained in the loop", "gpupool, raw stream"])
+                         ["gpupool", "gpupool, maintained in the loop", "gpupool, recycling off",
+                          "gpupool, raw stream"])
         for system in results["systems"]:
             self.assertIsNone(system["error"])
             self.assertEqual([p["bytes"] for p in system["pairs"]],

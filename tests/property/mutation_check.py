@@ -188,6 +188,19 @@ MUTATIONS = (
     Mutation("nobody knows who freed a page", "runs/run_table.cc",
              "  if (tracks_pages_) page_tickets_.add(run.start, run.end(), run.tickets, streams_);\n",
              "", (), REFUSALS),
+    Mutation("what is mapped elsewhere as well is given back", "pool/trimming.cc",
+             "          mapping.aliases == 0 && runs.are_idle", "          runs.are_idle", (),
+             "PoolTrimmingTest.WhatTheDriver*", "pool"),
+    Mutation("an alias that could not be unmapped is forgotten", "arena/arena.cc",
+             "      fill(mapping.pages);\n"
+             "      add_stale(mapping.pages, mapping.address, mapping.index, TicketSet());\n", "", (),
+             "All/PoolRecyclingFaultTest.AndEachSecondOne*", "pool"),
+    Mutation("pages come out of the window that they are for", "pool/recycler.cc",
+             "    if (!fits || overlap(lies, plan.window)) return true;\n",
+             "    if (!fits) return true;\n", (), REFUSALS),
+    Mutation("what is pending counts as occupied twice", "pool/growth_planner.cc",
+             "  plan.fresh_pages = plan.pages;\n", "  plan.fresh_pages = plan.window.count;\n", (),
+             "PoolRecyclingTest.OnesOwnUnfinished*", "pool"),
     # Statistics.
     Mutation("two counters of a shard are of two moments", "cache/thread_counters.h",
              "      pair = {up.get_first(), down.get_first()};\n"

@@ -33,13 +33,13 @@ TEST_F(ArenaTest, WhatMovedIsMappedAtBothPlacesUntilTheOldOneIsUnmapped) {
   EXPECT_EQ(arena_->stale_pages(), 2u);
   EXPECT_EQ(arena_->high_water(), 7u);
   EXPECT_EQ(holes(), (Holes{{3, 2}}));  // the old place is none yet
-  for (const std::uint64_t page : {1, 2}) {
+  for (const std::uint64_t page : {1u, 2u}) {
     EXPECT_FALSE(arena_->is_backed(page));
     EXPECT_TRUE(can_be_touched(page));
   }
   const Mapping& mapping = arena_->mapping_of(5);
   EXPECT_EQ(mapping.pages.first, 5u);
-  EXPECT_EQ(mapping.address, arena_->address_of(5 * kUnitsPerPage));
+  EXPECT_EQ(mapping.address, arena_->address_of(std::uint64_t{5} * kUnitsPerPage));
   EXPECT_EQ(mapping.aliases, 1u);
   EXPECT_EQ(&arena_->mapping_of(6), &mapping);
   EXPECT_TRUE(can_be_touched(5));
@@ -247,7 +247,7 @@ TEST_F(ArenaTest, AccessIsSetForEachRangeByItself) {
   ASSERT_TRUE(arena_->back(targets, kUnlimited, stuck).ok());
   arena_->commit(targets);
   EXPECT_EQ(backend_.call_count(BackendCall::set_access), calls + 2);
-  for (const std::uint64_t page : {13, 14, 16, 17}) EXPECT_TRUE(can_be_touched(page));
+  for (const std::uint64_t page : {13u, 14u, 16u, 17u}) EXPECT_TRUE(can_be_touched(page));
   EXPECT_EQ(holes(), (Holes{{0, 13}}));
 }
 

@@ -97,8 +97,8 @@ TEST_F(GrowthPlannerTest, AFreeEndIsExtended) {
 }
 
 TEST_F(GrowthPlannerTest, OneWindowOverSeveralHoles) {
-  for (const std::uint64_t page : {0, 2, 4, 6, 8, 9, 14}) add(page);
-  for (const std::uint64_t page : {0, 6, 14}) take(page * kPage, kPage);
+  for (const std::uint64_t page : {0u, 2u, 4u, 6u, 8u, 9u, 14u}) add(page);
+  for (const std::uint64_t page : {0u, 6u, 14u}) take(page * kPage, kPage);
   // 1 to 5 are free or not backed, and so are 7 to 13.
   const auto five = plan(5 * kPage);
   EXPECT_EQ(spans(*five), (Holes{{1, 1}, {3, 1}, {5, 1}}));
@@ -110,7 +110,7 @@ TEST_F(GrowthPlannerTest, OneWindowOverSeveralHoles) {
 }
 
 TEST_F(GrowthPlannerTest, OfEqualsTheLowest) {
-  for (const std::uint64_t page : {0, 3, 6, 9}) {
+  for (const std::uint64_t page : {0u, 3u, 6u, 9u}) {
     add(page);
     take(page * kPage, kPage);
   }
@@ -191,7 +191,7 @@ TEST_F(GrowthPlannerTest, PagesOfAHandleThatIsOccupiedAreNotFresh) {
 }
 
 TEST_F(GrowthPlannerTest, TheLongestRequestUsesPagesAtBothEnds) {
-  for (const std::uint64_t page : {5, 6, 7}) add(page);
+  for (const std::uint64_t page : {5u, 6u, 7u}) add(page);
   add(9);
   take(9 * kPage, 1);
   // 0 to 4 are a hole, 8 is one, 9 is somebody's; 10 to 14 are the tail.
@@ -418,7 +418,7 @@ TEST_F(RandomArena, NoLongerRequestIsServedByAsManyPages) {
   for (int arena = 0; arena < 200; ++arena) {
     start_work();
     make(random, arena % 2 == 0);
-    for (const std::uint64_t pages : {1, 2, 3, 5, 9, 40}) {
+    for (const std::uint64_t pages : {1u, 2u, 3u, 5u, 9u, 40u}) {
       // By two ends that go up together; a stretch without a hole is not grown.
       std::uint64_t longest = 0;
       std::uint64_t start = 0;

@@ -31,7 +31,7 @@ TEST_F(PoolRunDemandTest, AtFirstAPairIsAHitTheSecondTime) {
 }
 
 TEST_F(PoolRunDemandTest, APairIsAHitAgainAfterAHistoryOfJunk) {
-  for (const std::uint64_t mib : {1, 2, 16}) {
+  for (const std::uint64_t mib : {1u, 2u, 16u}) {
     add_junk();
     // A gigabyte is remembered.
     EXPECT_LE(rounds_until_hit(mib * kMiB), 1024 / mib + 8) << mib;

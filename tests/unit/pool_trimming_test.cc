@@ -171,7 +171,7 @@ TEST_F(PoolTrimmingTest, OthersGetWhatIsEmpty) {
   EXPECT_EQ(device_.memory_info().value().free_bytes, 201 * kMiB);
   EXPECT_EQ(trimmed(TrimReason::pressure), 78 * kMiB);
   EXPECT_EQ(trimmed(TrimReason::idle), 0u);
-  for (const std::uint64_t mib : {700, 890}) {
+  for (const std::uint64_t mib : {700u, 890u}) {
     ASSERT_TRUE(device_.set_taken_by_others(mib * kMiB).ok());
     pass(kSecondNs);
   }
@@ -213,7 +213,7 @@ TEST_F(PoolTrimmingTest, OthersWaitForTheBudgetToo) {
     const std::uint64_t start = device_.clock().now_ns();
     has_more = pool_->maintain(std::chrono::nanoseconds(kBudgetNs)).more_to_do;
     // Sixteen pages are given back between two looks at the clock.
-    EXPECT_LE(device_.clock().now_ns() - start, kBudgetNs + 16 * 60'000);
+    EXPECT_LE(device_.clock().now_ns() - start, kBudgetNs + 960'000);
     ++steps;
   } while (has_more && steps < 100);
   EXPECT_EQ(held_pages(), 0u);
@@ -260,6 +260,21 @@ TEST_F(PoolTrimmingTest, WhatIsStillUsedByItsOldAddressStaysAsAWhole) {
   free_all(blocks);
 }
 
+TEST_F(PoolTrimmingTest, WhatTheDriverWouldNotUnmapStaysAsAWhole) {
+  make_trimming_pool({});
+  auto blocks = allocate_pages(8);
+  free_half(blocks);
+  free(allocate(4 * kPage));
+  backend_.fail_nth(BackendCall::unmap, 2, Error::backend_failure);
+  backend_.fail_nth(BackendCall::unmap, 5, Error::backend_failure);  // it is tried again
+  EXPECT_EQ(pool_->trim(0), 3 * kPage);
+  EXPECT_EQ(held_pages(), 5u);
+  pool_->check_invariants();
+  EXPECT_EQ(pool_->trim(0), kPage);
+  EXPECT_EQ(held_pages(), 4u);
+  free_all(blocks);
+}
+
 TEST_F(PoolTrimmingTest, MaintainUnmapsOldAddressesAsItsBudgetLets) {
   make_trimming_pool({});
   auto blocks = allocate_pages(400);
@@ -273,7 +288,7 @@ TEST_F(PoolTrimmingTest, MaintainUnmapsOldAddressesAsItsBudgetLets) {
   for (bool has_more = true; has_more && steps < 100; ++steps) {
     const std::uint64_t start = device_.clock().now_ns();
     has_more = pool_->maintain(std::chrono::microseconds(300)).more_to_do;
-    EXPECT_LE(device_.clock().now_ns() - start, 300'000u + 16 * 20'000);
+    EXPECT_LE(device_.clock().now_ns() - start, 620'000u);
   }
   EXPECT_EQ(unmaps(), 200u);
   EXPECT_GE(steps, 6u);

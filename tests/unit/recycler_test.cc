@@ -156,7 +156,7 @@ TEST_F(RecyclerTest, ShortestRunsGiveFirstAndFromTheirEnds) {
   for (const std::size_t i : {0u, 2u, 4u, 6u}) put(row[i]);  // pages 0-2, 4-5, 7, 9-12
   const auto chosen = [&](std::uint32_t pages) {
     const PageSupply supply = prepare(plan(pages * kPage));
-    const Pages from = sources(supply);
+    Pages from = sources(supply);
     recycler_.call_off(supply);
     runs_.check_invariants();
     return from;
@@ -206,7 +206,7 @@ TEST_F(RecyclerTest, WhereOneStreamIsAloneItsPagesAreLookedAtOneByOne) {
   ASSERT_TRUE(runs.reserve(units, units, arena_.get()));
   runs.track_pages(true);
   runs.know_stream(0);
-  for (const std::uint64_t page : {0, 1, 2}) {
+  for (const std::uint64_t page : {0u, 1u, 2u}) {
     map(page);
     runs.set_end((page + 1) * kPage);
     runs.add(page * kPage, kPage);
@@ -298,8 +298,8 @@ TEST_F(RecyclerTest, AheadOfNeedNothingIsOccupied) {
 TEST_F(RecyclerTest, CanServeIsWhatPrepareDoes) {
   const auto row = serve_row({1, 1, 1, 1, 2, 1});
   for (const std::size_t i : {0u, 2u, 4u}) put(row[i]);
-  for (const std::uint32_t pages : {3, 4, 5, 6}) {
-    for (const std::uint64_t limit : {7, 8, 9}) {
+  for (const std::uint32_t pages : {3u, 4u, 5u, 6u}) {
+    for (const std::uint64_t limit : {7u, 8u, 9u}) {
       const GrowthPlan it = plan(pages * kPage);
       limit_pages_ = limit;
       const bool can_serve = recycler_.can_serve(it, options_, 0, limit);

@@ -82,7 +82,7 @@ TEST_F(RunDemandTest, ItIsNeverMoreThanThereIsToBeHad) {
 }
 
 TEST_F(RunDemandTest, APairRegainsItsCacheAfterALongHistoryOfNoUse) {
-  for (const std::uint32_t mib : {1, 2, 16}) {
+  for (const std::uint32_t mib : {1u, 2u, 16u}) {
     demand_.start(kMost);
     add_junk(std::uint64_t{100} << 30);
     EXPECT_EQ(worth(), 0u);

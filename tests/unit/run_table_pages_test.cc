@@ -13,7 +13,7 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint32_t kPage = kUnitsPerPage;
+constexpr std::uint64_t kPage = kUnitsPerPage;
 
 class RunTablePagesTest : public ArenaFixture {
  protected:
@@ -34,7 +34,8 @@ class RunTablePagesTest : public ArenaFixture {
     runs_.set_end(arena_->high_water() * kPage);
     runs_.add(first * kPage, static_cast<std::uint32_t>(pages * kPage));
   }
-  RunId take_at(std::uint64_t start, std::uint32_t units, RunKind kind = RunKind::block) {
+  RunId take_at(std::uint64_t start, std::uint64_t length, RunKind kind = RunKind::block) {
+    const auto units = static_cast<std::uint32_t>(length);
     for (RunId id = 1; id < runs_.id_end(); ++id) {
       const auto& run = runs_[id];
       if (run.kind != RunKind::free || run.start > start || start + units > run.end()) continue;
@@ -97,7 +98,7 @@ TEST_F(RunTablePagesTest, EmptyPagesAreThoseOfHandlesThatAreWhollyFree) {
 TEST_F(RunTablePagesTest, FewestAreThoseOfAnyMomentAndNotOfTheStepsOfOne) {
   // Lengths around a power of two, and with neighbours at both sides: there a free run is taken
   // out of its index and comes back.
-  for (const std::uint64_t pages : {1, 2, 3, 4, 7, 8}) {
+  for (const std::uint64_t pages : {1u, 2u, 3u, 4u, 7u, 8u}) {
     const std::uint64_t first = arena_->high_water();
     for (std::uint64_t page = first; page < first + pages; ++page) add(page);
     const std::uint64_t all = runs_.empty_pages();
@@ -232,7 +233,7 @@ TEST_F(RunTablePagesTest, LongRunsComeShortestFirstThenOnesOwnThenTheEnd) {
   know_others();
   for (std::uint64_t page = 0; page < 14; ++page) add(page);
   const auto hold = [&](std::uint64_t page) { take_at(page * kPage, kPage); };
-  for (const std::uint64_t page : {3, 5, 8, 11}) hold(page);
+  for (const std::uint64_t page : {3u, 5u, 8u, 11u}) hold(page);
   // Free: 0-2, 4, 6-7, 9-10, 12-13 at the end. Of those 6-7 is stream 0's, 9-10 stream 1's.
   put(take_at(6 * kPage, 2 * kPage), busy({0}));
   put(take_at(9 * kPage, 2 * kPage), busy({1}));
@@ -287,7 +288,7 @@ TEST_F(RunTablePagesTest, EmptyPagesAreWhatACountGives) {
       case 2:
       case 3:
       case 4: {
-        constexpr std::uint32_t kAlignments[] = {1, 1, kPage, kWithinPage};
+        constexpr std::uint32_t kAlignments[] = {1, 1, kUnitsPerPage, kWithinPage};
         const std::uint32_t align_units = kAlignments[random.below(4)];
         const auto units = static_cast<std::uint32_t>(
             align_units == kWithinPage ? 32

@@ -45,7 +45,7 @@ class VmmArenaTest : public ArenaFixture {
     EXPECT_EQ(arena_->mapping_count(), 3u);
     EXPECT_EQ(arena_->stuck_bytes(), 0u);
     EXPECT_EQ(arena_->stale_pages(), 0u);
-    for (const std::uint64_t page : {0, 1, 2, 3}) {
+    for (const std::uint64_t page : {0u, 1u, 2u, 3u}) {
       ASSERT_TRUE(arena_->is_backed(page));
       EXPECT_TRUE(can_be_touched(page));
     }
@@ -82,7 +82,7 @@ class VmmArenaTest : public ArenaFixture {
     arena_->check_invariants();
     EXPECT_EQ(device_.held_bytes(), held_ + kNewBytes);
     EXPECT_EQ(arena_->held_bytes(), held_ + kNewBytes);
-    for (const std::uint64_t page : {10, 11, 12, 13, 14, 20, 21}) {
+    for (const std::uint64_t page : {10u, 11u, 12u, 13u, 14u, 20u, 21u}) {
       EXPECT_TRUE(arena_->is_backed(page));
       EXPECT_TRUE(can_be_touched(page));
     }
