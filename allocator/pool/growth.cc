@@ -70,8 +70,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   MutexLock lock(mu_);
   const bool is_normal = request.allocation_class == AllocationClass::normal;
   const bool has_addresses =
-      !is_normal || arena_->can_extend() ||
-      planner_->plan(shape.units_needed(), shape.alignment_needed(), internal::kAnybody, false);
+      !is_normal || arena_->can_extend() || plan_for(shape, internal::kAnybody, false);
   MissReason reason = MissReason::budget;
   if (is_normal) reason = has_addresses ? reason_of_miss(shape, false) : MissReason::fragmented;
   const Error error = fail(request, reason, result.error());
@@ -150,10 +149,9 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
       if (round.number == 0) outcome.reason = reason_of_miss(shape, true);
       // Whoever held the growth lock before may have grown for us.
       if (take()) return outcome;
-      const auto plan = planner_->plan(shape.units_needed(), shape.alignment_needed(),
-                                       stream->index(), round.may_extend);
+      const auto plan = plan_for(shape, stream->index(), round.may_extend);
       outcome.is_line_used_up = !plan.has_value();
-      if (plan.has_value()) supply = prepare_pages(*plan, round, stream->index());
+      if (plan.has_value()) supply = find_pages(*plan, shape, round, stream->index());
     }
     if (outcome.is_line_used_up) {
       if (!open_addresses()) return outcome;

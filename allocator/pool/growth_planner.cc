@@ -5,61 +5,72 @@
 #include "base/units.h"
 
 namespace gpupool::internal {
-namespace {
 
-/// A stretch of more pieces than this is looked at in parts: the cost of a look is its square.
-constexpr std::size_t kMaxPieces = 32;
-
-}  // namespace
+using Charge = Stretch::Charge;
 
 template <class Visit>
-void GrowthPlanner::for_each_stretch(StreamIndex stream, bool may_extend, Visit visit) const {
+void GrowthPlanner::for_each_stretch(StreamIndex stream, bool may_extend, Spared spared,
+                                     Visit visit) const {
   const std::vector<PageSpan>& holes = arena_.holes();
   const PageSpan tail = arena_.tail();
-  std::vector<Piece> pieces;
+  Stretch stretch;
   for (std::size_t i = 0; i <= holes.size(); ++i) {
     const PageSpan hole = i < holes.size() ? holes[i] : tail;
     if (hole.count == 0) continue;
     const std::uint64_t start = hole.first * kUnitsPerPage;
     const std::uint64_t end = hole.end() * kUnitsPerPage;
-    const bool goes_on = !pieces.empty() && pieces.back().end == start;
-    if (!goes_on || pieces.size() >= kMaxPieces) {
-      if (!pieces.empty()) visit(pieces);
-      pieces.clear();
+    if (stretch.is_empty() || stretch.end() != start) {
+      if (!stretch.is_empty()) visit(stretch);
+      stretch.clear();
       const std::uint64_t before = may_extend ? runs_.usable_units_before(start, stream) : 0;
-      if (before > 0) pieces.push_back({start - before, start, true});
+      add_backed(start - before, start, spared, stretch);
     }
-    pieces.push_back({start, end, false});
+    stretch.add(start, end, false, Charge::by_page);
     const std::uint64_t after = may_extend ? runs_.usable_units_after(end, stream) : 0;
-    if (after > 0) pieces.push_back({end, end + after, true});
+    add_backed(end, end + after, spared, stretch);
   }
-  if (!pieces.empty()) visit(pieces);
+  if (!stretch.is_empty()) visit(stretch);
 }
 
-std::uint64_t GrowthPlanner::unbacked_pages(const std::vector<Piece>& pieces, std::uint64_t start,
-                                            std::uint64_t end) {
-  std::uint64_t pages = 0;
-  for (const Piece& piece : pieces) {
-    if (piece.is_backed || piece.end <= start || piece.start >= end) continue;
-    pages += divide_up(std::min(end, piece.end), kUnitsPerPage) -
-             std::max(start, piece.start) / kUnitsPerPage;
+void GrowthPlanner::add_backed(std::uint64_t start, std::uint64_t end, Spared spared,
+                               Stretch& stretch) const {
+  if (spared == Spared::nothing) return stretch.add(start, end, true, Charge::nothing);
+  for (std::uint64_t unit = start; unit < end;) {
+    const RunId id = runs_.free_at(unit);
+    const Run& run = runs_[id];
+    const std::uint64_t last_page = run.end() / kUnitsPerPage;
+    for (std::uint64_t page = divide_up(unit, kUnitsPerPage); page < last_page;) {
+      const Mapping& mapping = arena_.mapping_of(page);
+      const PageSpan pages = mapping.pages;
+      page = pages.end();
+      const bool is_spared =
+          pages.first * kUnitsPerPage >= unit && pages.end() <= last_page &&
+          (spared == Spared::whole || (run.holder == kAnybody && runs_.are_idle(id, pages)));
+      if (!is_spared) continue;
+      stretch.add(unit, pages.first * kUnitsPerPage, true, Charge::nothing);
+      stretch.add(pages.first * kUnitsPerPage, pages.end() * kUnitsPerPage, true,
+                  pages.count == 1 ? Charge::by_page : Charge::whole);
+      unit = pages.end() * kUnitsPerPage;
+    }
+    stretch.add(unit, run.end(), true, Charge::nothing);
+    unit = run.end();
   }
-  return pages;
 }
 
-std::uint64_t GrowthPlanner::unshared_pages(const std::vector<Piece>& pieces, PageSpan window) {
+std::uint64_t GrowthPlanner::unshared_pages(const Stretch& stretch, PageSpan window) {
   // Where the stretch begins or ends inside a page of the window, the rest of that is somebody's.
-  const std::uint64_t first = pieces.front().start;
-  const std::uint64_t last = pieces.back().end;
+  const std::uint64_t first = stretch.start();
+  const std::uint64_t last = stretch.end();
   const bool shares_first = first % kUnitsPerPage != 0 && first / kUnitsPerPage == window.first;
   const bool shares_last = last % kUnitsPerPage != 0 && last / kUnitsPerPage == window.end() - 1;
   const bool is_one = shares_first && shares_last && window.count == 1;
   return window.count - (shares_first ? 1 : 0) - (shares_last && !is_one ? 1 : 0);
 }
 
-std::uint64_t GrowthPlanner::empty_pages(const Piece& piece, PageSpan window) const {
+std::uint64_t GrowthPlanner::empty_pages(std::uint64_t start, std::uint64_t end_unit,
+                                         PageSpan window) const {
   std::uint64_t pages = 0;
-  for (std::uint64_t unit = piece.start; unit < piece.end;) {
+  for (std::uint64_t unit = start; unit < end_unit;) {
     const Run& run = runs_[runs_.free_at(unit)];
     unit = run.end();
     if (run.holder != kAnybody) continue;
@@ -74,78 +85,42 @@ std::uint64_t GrowthPlanner::empty_pages(const Piece& piece, PageSpan window) co
   return pages;
 }
 
-GrowthPlanner::Window GrowthPlanner::best_window(const std::vector<Piece>& pieces,
-                                                 std::uint32_t units, std::uint32_t align_units) {
-  Window best;
-  const std::uint64_t first = pieces.front().start;
-  const std::uint64_t last = pieces.back().end;
-  const auto consider = [&](std::uint64_t start) {
-    if (start < first || start + units > last) return;
-    const std::uint64_t pages = unbacked_pages(pieces, start, start + units);
-    if (pages < best.pages || (pages == best.pages && start < best.start)) best = {start, pages};
-  };
-  // One that needs the fewest begins or ends where a piece does.
-  for (const Piece& piece : pieces) {
-    consider(first_place(piece.start, units, align_units));
-    if (piece.end >= units) consider(last_place(piece.end - units, units, align_units));
-  }
-  return best;
-}
-
 std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t align_units,
-                                              StreamIndex stream, bool may_extend) const {
+                                              StreamIndex stream, bool may_extend,
+                                              Spared spared) const {
   if (!arena_.is_contiguous()) {
     const auto pages = arena_.find_unbacked(divide_up(units, kUnitsPerPage));
     if (!pages.has_value()) return std::nullopt;
     return GrowthPlan{{*pages}, pages->count, *pages, pages->count, pages->count, pages->count};
   }
-  Window best;
-  std::vector<Piece> around;
-  for_each_stretch(stream, may_extend, [&](const std::vector<Piece>& pieces) {
-    if (pieces.back().end - pieces.front().start < units) return;
-    const Window window = best_window(pieces, units, align_units);
-    if (window.pages >= best.pages) return;
+  Stretch::Window best;
+  Stretch around;
+  for_each_stretch(stream, may_extend, spared, [&](const Stretch& stretch) {
+    if (stretch.end() - stretch.start() < units) return;
+    const Stretch::Window window = stretch.best_window(units, align_units);
+    if (window.cost >= best.cost) return;
     best = window;
-    around = pieces;
+    around = stretch;
   });
-  if (around.empty()) return std::nullopt;
+  if (around.is_empty()) return std::nullopt;
   GrowthPlan plan;
-  plan.pages = best.pages;
   const std::uint64_t end = best.start + units;
   plan.window.first = best.start / kUnitsPerPage;
   plan.window.count = divide_up(end, kUnitsPerPage) - plan.window.first;
   plan.exact_pages = divide_up(units, kUnitsPerPage);
   plan.unshared_pages = unshared_pages(around, plan.window);
-  plan.fresh_pages = plan.pages;
-  for (const Piece& piece : around) {
+  std::uint64_t backed_start = around.start();
+  for (const Stretch::Piece& piece : around.pieces()) {
+    if (piece.is_backed) continue;
+    plan.fresh_pages += empty_pages(backed_start, piece.start, plan.window);
+    backed_start = piece.end;
     if (piece.end <= best.start || piece.start >= end) continue;
-    if (piece.is_backed) {
-      plan.fresh_pages += empty_pages(piece, plan.window);
-      continue;
-    }
     const std::uint64_t first = std::max(best.start, piece.start) / kUnitsPerPage;
     plan.spans.push_back({first, divide_up(std::min(end, piece.end), kUnitsPerPage) - first});
+    plan.pages += plan.spans.back().count;
   }
+  plan.fresh_pages += empty_pages(backed_start, around.end(), plan.window) + plan.pages;
   return plan;
-}
-
-template <class Iterator>
-std::uint64_t GrowthPlanner::longest_from_pieces(Iterator first, Iterator end,
-                                                 std::uint64_t pages) {
-  std::uint64_t longest = 0;
-  for (; first != end; ++first) {
-    std::uint64_t left = pages;
-    std::uint64_t units = 0;
-    for (Iterator piece = first; piece != end; ++piece) {
-      const std::uint64_t here = piece->end - piece->start;
-      const std::uint64_t taken = piece->is_backed ? here : std::min(here, left * kUnitsPerPage);
-      units += taken;
-      if (taken < here) break;
-      if (!piece->is_backed) left -= taken / kUnitsPerPage;
-    }
-    longest = std::max(longest, units);
-  }
-  return longest;
 }
 
 std::uint64_t GrowthPlanner::largest_units(std::uint64_t pages) const {
@@ -154,10 +129,8 @@ std::uint64_t GrowthPlanner::largest_units(std::uint64_t pages) const {
   if (!arena_.is_contiguous()) {
     return arena_.find_unbacked(pages).has_value() ? pages * kUnitsPerPage : 0;
   }
-  for_each_stretch(kAnybody, true, [&](const std::vector<Piece>& pieces) {
-    // One that begins and ends inside holes may be shifted until it does not.
-    largest = std::max(largest, longest_from_pieces(pieces.begin(), pieces.end(), pages));
-    largest = std::max(largest, longest_from_pieces(pieces.rbegin(), pieces.rend(), pages));
+  for_each_stretch(kAnybody, true, Spared::nothing, [&](const Stretch& stretch) {
+    largest = std::max(largest, stretch.longest_window(pages));
   });
   return largest;
 }

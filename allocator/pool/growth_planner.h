@@ -3,10 +3,12 @@
 //
 // Free runs that the stream may use and unbacked pages lie in stretches between what is taken. In
 // each stretch that is long enough that window is looked for which needs the fewest pages; of
-// equals the lowest.
+// equals the lowest. Where pages are short, those that could move elsewhere and would not, because
+// the window takes them, count like those that are to be backed (Spared): what is left then
+// suffices if it does for any window.
 //
-// Thread safety: under the pool's lock. Cost: one step for each hole and each free run beside one,
-// a few more for each that lies in a row with others.
+// Thread safety: under the pool's lock. Cost: O(n log n) for the holes and the free runs beside
+// them; with pages spared, a step more for each page of those runs.
 #ifndef GPUPOOL_POOL_GROWTH_PLANNER_H_
 #define GPUPOOL_POOL_GROWTH_PLANNER_H_
 
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "arena/arena.h"
+#include "pool/stretch.h"
 #include "runs/run_table.h"
 
 namespace gpupool::internal {
@@ -29,6 +32,13 @@ struct GrowthPlan {
   std::uint64_t fresh_pages = 0;
 };
 
+/// Which pages of free runs a plan leaves where it can.
+enum class Spared : std::uint8_t {
+  nothing,
+  idle,   // of mappings that are wholly free and whose last use is known complete
+  whole,  // of all mappings that are wholly free
+};
+
 class GrowthPlanner {
  public:
   GrowthPlanner(const Arena& arena, const RunTable& runs) : arena_(arena), runs_(runs) {}
@@ -36,36 +46,19 @@ class GrowthPlanner {
   /// Nothing where there is no stretch of addresses that is long enough. `may_extend`: free runs
   /// count; else unbacked pages alone, which are enough whoever takes the runs meanwhile.
   std::optional<GrowthPlan> plan(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
-                                 bool may_extend) const;
+                                 bool may_extend, Spared spared = Spared::nothing) const;
   /// The longest request that `pages` more pages could serve, for a stream that has freed nothing.
   std::uint64_t largest_units(std::uint64_t pages) const;
 
  private:
-  /// Units of one kind in a row.
-  struct Piece {
-    std::uint64_t start = 0;
-    std::uint64_t end = 0;
-    bool is_backed = false;
-  };
-  struct Window {
-    std::uint64_t start = 0;
-    std::uint64_t pages = ~std::uint64_t{0};  // to be backed
-  };
-
-  /// Calls `visit(pieces)` for each stretch.
+  /// Calls `visit(stretch)` for each that has unbacked pages.
   template <class Visit>
-  void for_each_stretch(StreamIndex stream, bool may_extend, Visit visit) const;
-  static Window best_window(const std::vector<Piece>& pieces, std::uint32_t units,
-                            std::uint32_t align_units);
-  static std::uint64_t unbacked_pages(const std::vector<Piece>& pieces, std::uint64_t start,
-                                      std::uint64_t end);
-  static std::uint64_t unshared_pages(const std::vector<Piece>& pieces, PageSpan window);
-  /// The longest row that begins with a piece, the first to last or the last to first, and that
-  /// many more pages make one.
-  template <class Iterator>
-  static std::uint64_t longest_from_pieces(Iterator first, Iterator end, std::uint64_t pages);
-  /// How many empty pages of the backed piece are none any more once all of the window is taken.
-  std::uint64_t empty_pages(const Piece& piece, PageSpan window) const;
+  void for_each_stretch(StreamIndex stream, bool may_extend, Spared spared, Visit visit) const;
+  /// Free runs from the first to the last of which [start, end) consists.
+  void add_backed(std::uint64_t start, std::uint64_t end, Spared spared, Stretch& stretch) const;
+  static std::uint64_t unshared_pages(const Stretch& stretch, PageSpan window);
+  /// How many empty pages of the free runs are none any more once all of the window is taken.
+  std::uint64_t empty_pages(std::uint64_t start, std::uint64_t end_unit, PageSpan window) const;
 
   const Arena& arena_;
   const RunTable& runs_;

@@ -329,7 +329,15 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t arena_limit_pages() const GPUPOOL_REQUIRES(mu_);
   /// Whether the pool could grow for a request, as far as is known without the driver.
   bool can_grow(const Shape& shape, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
-  /// Nothing is set aside where pages are missing.
+  /// With the least work for the driver; and with the most pages left over that could move.
+  std::optional<internal::GrowthPlan> plan_for(const Shape& shape, StreamIndex stream,
+                                               bool may_extend) const GPUPOOL_REQUIRES(mu_);
+  std::optional<internal::GrowthPlan> plan_sparing(const Shape& shape, StreamIndex stream) const
+      GPUPOOL_REQUIRES(mu_);
+  /// Nothing is set aside where pages are missing: by any plan, and by this one.
+  internal::PageSupply find_pages(const internal::GrowthPlan& plan, const Shape& shape,
+                                  const GrowthRound& round, StreamIndex stream)
+      GPUPOOL_REQUIRES(mu_);
   internal::PageSupply prepare_pages(const internal::GrowthPlan& plan, const GrowthRound& round,
                                      StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   Result<void> back_pages(internal::PageSupply& supply) GPUPOOL_EXCLUDES(mu_)

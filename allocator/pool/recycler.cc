@@ -145,7 +145,7 @@ PageSupply Recycler::prepare(const GrowthPlan& plan, const RuntimeOptions& optio
   const std::uint64_t may_create = std::min(plan.pages, allowed - std::min(allowed, backed));
   if (is_needed) supply.occupied_pages = occupied_pages() + plan.fresh_pages;
   std::vector<Victim> victims;
-  if (options.recycling != Recycling::off && arena_.is_contiguous()) {
+  if (moves_pages(options)) {
     const bool at_once = options.alias_reuse == AliasReuse::same_stream;
     victims = choose(plan, plan.pages - may_create, at_once ? stream : kAnybody);
   }

@@ -47,10 +47,14 @@ class Recycler {
  public:
   Recycler(Arena& arena, RunTable& runs) : arena_(arena), runs_(runs) {}
 
+  bool moves_pages(const RuntimeOptions& options) const noexcept {
+    return options.recycling != Recycling::off && arena_.is_contiguous();
+  }
   /// How many pages may be held in sum to serve the plan, of `limit_pages`.
   std::uint64_t allowed_pages(const GrowthPlan& plan, const RuntimeOptions& options,
                               std::uint64_t limit_pages) const;
-  /// Whether the plan, or one like it, could be served now, if the driver gives what it has.
+  /// Whether the plan, or one that extends nothing, could be served now, if the driver gives what
+  /// it has.
   bool can_serve(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,
                  std::uint64_t limit_pages) const;
   /// Pages that could be moved or given back at this moment. Cost: a step for each empty page.

@@ -14,6 +14,7 @@ using internal::kUnitsPerPage;
 using internal::MutexLock;
 using internal::MutexUnlock;
 using internal::PageSupply;
+using internal::Spared;
 
 namespace {
 
@@ -34,12 +35,34 @@ std::uint64_t Pool::Impl::arena_limit_pages() const {
 }
 
 bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
-  const auto plan = planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, true);
-  if (!plan.has_value()) return false;
   const std::uint64_t others = held_bytes() - arena_->backed_pages() * kPageBytes;
   const std::uint64_t limit = limit_in_force();
-  return recycler_->can_serve(*plan, options_.runtime, stream,
-                              (limit - std::min(limit, others)) / kPageBytes);
+  const std::uint64_t limit_pages = (limit - std::min(limit, others)) / kPageBytes;
+  const auto can_serve = [&](const std::optional<GrowthPlan>& plan) {
+    return plan.has_value() && recycler_->can_serve(*plan, options_.runtime, stream, limit_pages);
+  };
+  if (can_serve(plan_for(shape, stream, true))) return true;
+  return recycler_->moves_pages(options_.runtime) && can_serve(plan_sparing(shape, stream));
+}
+
+std::optional<GrowthPlan> Pool::Impl::plan_for(const Shape& shape, StreamIndex stream,
+                                               bool may_extend) const {
+  return planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, may_extend);
+}
+
+std::optional<GrowthPlan> Pool::Impl::plan_sparing(const Shape& shape, StreamIndex stream) const {
+  const bool at_once = options_.runtime.alias_reuse == AliasReuse::same_stream;
+  return planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, true,
+                        at_once ? Spared::whole : Spared::idle);
+}
+
+PageSupply Pool::Impl::find_pages(const GrowthPlan& plan, const Shape& shape,
+                                  const GrowthRound& round, StreamIndex stream) {
+  PageSupply supply = prepare_pages(plan, round, stream);
+  if (supply.missing_pages == 0 || !round.may_extend) return supply;
+  if (!recycler_->moves_pages(options_.runtime)) return supply;
+  const auto sparing = plan_sparing(shape, stream);
+  return sparing.has_value() ? prepare_pages(*sparing, round, stream) : supply;
 }
 
 PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& round,
