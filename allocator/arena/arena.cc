@@ -91,6 +91,22 @@ std::vector<Stale> Arena::take_stale(StreamTable& streams, std::uint64_t most_pa
   return taken;
 }
 
+std::vector<PageSpan> Arena::holes_once_unmapped() const {
+  std::vector<PageSpan> spans = holes_;
+  for (const Stale& stale : stale_) spans.push_back(stale.pages);
+  const auto is_before = [](PageSpan a, PageSpan b) { return a.first < b.first; };
+  std::sort(spans.begin(), spans.end(), is_before);
+  std::vector<PageSpan> joined;
+  for (const PageSpan span : spans) {
+    if (!joined.empty() && joined.back().end() == span.first) {
+      joined.back().count += span.count;
+    } else {
+      joined.push_back(span);
+    }
+  }
+  return joined;
+}
+
 void Arena::end_stale(const std::vector<Stale>& stale, bool is_unmapped) {
   if (!is_unmapped) {
     stale_.insert(stale_.end(), stale.begin(), stale.end());

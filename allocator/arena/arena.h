@@ -119,6 +119,8 @@ class Arena {
   std::optional<PageSpan> find_unbacked(std::uint64_t pages) const;
   /// The unbacked stretches below the high-water mark, in order.
   const std::vector<PageSpan>& holes() const noexcept { return holes_; }
+  /// What they will be when nothing is stale. Cost: O(n log n) for the stale addresses.
+  std::vector<PageSpan> holes_once_unmapped() const;
   /// How many pages of [first, end), all of them backed, are of mappings that lie wholly in it.
   std::uint64_t whole_pages(std::uint64_t first, std::uint64_t end) const noexcept {
     if (first >= end) return 0;

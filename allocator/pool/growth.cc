@@ -158,6 +158,8 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
       continue;
     }
     if (supply.missing_pages > 0) {
+      // A stale address in the way may be why a window is no better.
+      if (unmap_stale(~std::uint64_t{0}) > 0) continue;
       if (!release_for(shape, round)) return outcome;
       continue;
     }

@@ -9,9 +9,8 @@ namespace gpupool::internal {
 using Charge = Stretch::Charge;
 
 template <class Visit>
-void GrowthPlanner::for_each_stretch(StreamIndex stream, bool may_extend, Spared spared,
-                                     Visit visit) const {
-  const std::vector<PageSpan>& holes = arena_.holes();
+void GrowthPlanner::for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream,
+                                     bool may_extend, Spared spared, Visit visit) const {
   const PageSpan tail = arena_.tail();
   Stretch stretch;
   for (std::size_t i = 0; i <= holes.size(); ++i) {
@@ -57,16 +56,6 @@ void GrowthPlanner::add_backed(std::uint64_t start, std::uint64_t end, Spared sp
   }
 }
 
-std::uint64_t GrowthPlanner::unshared_pages(const Stretch& stretch, PageSpan window) {
-  // Where the stretch begins or ends inside a page of the window, the rest of that is somebody's.
-  const std::uint64_t first = stretch.start();
-  const std::uint64_t last = stretch.end();
-  const bool shares_first = first % kUnitsPerPage != 0 && first / kUnitsPerPage == window.first;
-  const bool shares_last = last % kUnitsPerPage != 0 && last / kUnitsPerPage == window.end() - 1;
-  const bool is_one = shares_first && shares_last && window.count == 1;
-  return window.count - (shares_first ? 1 : 0) - (shares_last && !is_one ? 1 : 0);
-}
-
 std::uint64_t GrowthPlanner::empty_pages(std::uint64_t start, std::uint64_t end_unit,
                                          PageSpan window) const {
   std::uint64_t pages = 0;
@@ -91,11 +80,11 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   if (!arena_.is_contiguous()) {
     const auto pages = arena_.find_unbacked(divide_up(units, kUnitsPerPage));
     if (!pages.has_value()) return std::nullopt;
-    return GrowthPlan{{*pages}, pages->count, *pages, pages->count, pages->count, pages->count};
+    return GrowthPlan{{*pages}, pages->count, *pages, pages->count, pages->count};
   }
   Stretch::Window best;
   Stretch around;
-  for_each_stretch(stream, may_extend, spared, [&](const Stretch& stretch) {
+  for_each_stretch(arena_.holes(), stream, may_extend, spared, [&](const Stretch& stretch) {
     if (stretch.end() - stretch.start() < units) return;
     const Stretch::Window window = stretch.best_window(units, align_units);
     if (window.cost >= best.cost) return;
@@ -108,7 +97,6 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   plan.window.first = best.start / kUnitsPerPage;
   plan.window.count = divide_up(end, kUnitsPerPage) - plan.window.first;
   plan.exact_pages = divide_up(units, kUnitsPerPage);
-  plan.unshared_pages = unshared_pages(around, plan.window);
   std::uint64_t backed_start = around.start();
   for (const Stretch::Piece& piece : around.pieces()) {
     if (piece.is_backed) continue;
@@ -123,13 +111,25 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   return plan;
 }
 
+std::optional<std::uint64_t> GrowthPlanner::fewest_pages_later(std::uint32_t units,
+                                                               StreamIndex stream) const {
+  Stretch::Window best;
+  for_each_stretch(arena_.holes_once_unmapped(), stream, true, Spared::whole,
+                   [&](const Stretch& stretch) {
+                     if (stretch.end() - stretch.start() < units) return;
+                     best.cost = std::min(best.cost, stretch.best_window(units, 1).cost);
+                   });
+  if (best.cost == Stretch::Window().cost) return std::nullopt;
+  return best.cost;
+}
+
 std::uint64_t GrowthPlanner::largest_units(std::uint64_t pages) const {
   std::uint64_t largest = 0;
   if (pages == 0) return 0;
   if (!arena_.is_contiguous()) {
     return arena_.find_unbacked(pages).has_value() ? pages * kUnitsPerPage : 0;
   }
-  for_each_stretch(kAnybody, true, Spared::nothing, [&](const Stretch& stretch) {
+  for_each_stretch(arena_.holes(), kAnybody, true, Spared::nothing, [&](const Stretch& stretch) {
     largest = std::max(largest, stretch.longest_window(pages));
   });
   return largest;

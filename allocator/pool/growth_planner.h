@@ -23,11 +23,10 @@
 namespace gpupool::internal {
 
 struct GrowthPlan {
-  std::vector<PageSpan> spans;       // to be backed, by rising address
-  std::uint64_t pages = 0;           // in sum
-  PageSpan window;                   // every page that the request will touch
-  std::uint64_t exact_pages = 0;     // that would do where nothing free is of use
-  std::uint64_t unshared_pages = 0;  // of the window, those in which nothing else lies
+  std::vector<PageSpan> spans;    // to be backed, by rising address
+  std::uint64_t pages = 0;        // in sum
+  PageSpan window;                // every page that the request will touch
+  std::uint64_t exact_pages = 0;  // that would do where nothing free is of use
   // How many more will be occupied: what is unfinished, the asking stream's own too, is already.
   std::uint64_t fresh_pages = 0;
 };
@@ -47,16 +46,19 @@ class GrowthPlanner {
   /// count; else unbacked pages alone, which are enough whoever takes the runs meanwhile.
   std::optional<GrowthPlan> plan(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                                  bool may_extend, Spared spared = Spared::nothing) const;
+  /// How few pages, unbacked or of mappings that are wholly free, the request needs once nothing is
+  /// stale; nothing where no stretch is long enough. Requires: addresses in a row.
+  std::optional<std::uint64_t> fewest_pages_later(std::uint32_t units, StreamIndex stream) const;
   /// The longest request that `pages` more pages could serve, for a stream that has freed nothing.
   std::uint64_t largest_units(std::uint64_t pages) const;
 
  private:
-  /// Calls `visit(stretch)` for each that has unbacked pages.
+  /// Calls `visit(stretch)` for each that has some of the `holes`, or the tail.
   template <class Visit>
-  void for_each_stretch(StreamIndex stream, bool may_extend, Spared spared, Visit visit) const;
+  void for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream, bool may_extend,
+                        Spared spared, Visit visit) const;
   /// Free runs from the first to the last of which [start, end) consists.
   void add_backed(std::uint64_t start, std::uint64_t end, Spared spared, Stretch& stretch) const;
-  static std::uint64_t unshared_pages(const Stretch& stretch, PageSpan window);
   /// How many empty pages of the free runs are none any more once all of the window is taken.
   std::uint64_t empty_pages(std::uint64_t start, std::uint64_t end_unit, PageSpan window) const;
 

@@ -81,7 +81,7 @@ PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& 
     const bool may_step = !round.is_exact && plan.pages < kSegmentStepPages &&
                           arena_->backed_pages() + kSegmentStepPages <= limit;
     if (const auto pages = arena_->find_unbacked(kSegmentStepPages); may_step && pages) {
-      larger = {{*pages}, pages->count, *pages, plan.exact_pages, pages->count, pages->count};
+      larger = {{*pages}, pages->count, *pages, plan.exact_pages, pages->count};
     }
   }
   PageSupply supply = recycler_->prepare(larger, options_.runtime, stream, limit, true);

@@ -221,8 +221,9 @@ bool Pool::Impl::fits_once_complete(std::uint32_t units, StreamIndex stream) con
   const std::uint64_t headroom = (limit - std::min(limit, held_bytes())) / kPageBytes;
   const std::uint64_t pages = headroom + runs.pages_once_complete();
   if (internal::divide_up(units, kUnitsPerPage) <= pages) return true;
-  const auto plan = planner_->plan(units, 1, stream, true, internal::Spared::whole);
-  return plan.has_value() && plan->unshared_pages <= pages;
+  if (!arena_->is_contiguous()) return false;
+  const auto needed = planner_->fewest_pages_later(units, stream);
+  return needed.has_value() && *needed <= pages;
 }
 
 // The map.
