@@ -132,7 +132,7 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
   bool may_be_idle = false;
   {
     MutexLock lock(mu_);
-    forecast_.note(clock_.now_ns(), shape.units_needed());
+    forecast_.note(pool_time(), shape.units_needed());
     may_be_idle = options_.runtime.recycling != Recycling::off && streams_.has_unfinished();
   }
   // What only waits for somebody to look is empty as well.
@@ -253,7 +253,7 @@ void Pool::Impl::refresh_device_memory() {
   MutexLock lock(mu_);
   counted_.device_free_bytes = memory.value().free_bytes;
   counted_.device_total_bytes = memory.value().total_bytes;
-  counted_.device_read_time_ns = clock_.now_ns();
+  counted_.device_read_time_ns = pool_time();
 }
 
 }  // namespace gpupool

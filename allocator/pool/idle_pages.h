@@ -4,6 +4,8 @@
 // that TrimOptions names, as seen in kParts parts of it. Those are more than anybody needed all
 // that time, whichever they are.
 //
+// Times are the pool's, which never go back.
+//
 // Thread safety: under the pool's lock. Cost: O(kParts).
 #ifndef GPUPOOL_POOL_IDLE_PAGES_H_
 #define GPUPOOL_POOL_IDLE_PAGES_H_

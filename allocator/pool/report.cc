@@ -120,7 +120,7 @@ StatsV1 Pool::Impl::stats() {
   // A peak that is shown stays.
   fold_peaks();
   StatsV1 stats = counted_;
-  const std::uint64_t now = clock_.now_ns();
+  const std::uint64_t now = pool_time();
   stats.time_ns = now;
   stats.start_time_ns = start_time_ns_;
   stats.start_unix_ns = start_unix_ns_;

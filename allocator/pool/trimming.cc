@@ -49,10 +49,10 @@ void Pool::Impl::count_trim(std::uint64_t released, TrimReason reason) {
   emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
 }
 
-std::uint64_t Pool::Impl::trim_idle(std::uint64_t now_ns, std::uint64_t end_ns) {
+std::uint64_t Pool::Impl::trim_idle(std::uint64_t end_ns) {
   const auto due = [&] {
     MutexLock lock(mu_);
-    return idle_pages_.due(now_ns, options_.runtime.trim);
+    return idle_pages_.due(pool_time(), options_.runtime.trim);
   };
   std::uint64_t released = 0;
   while (driver_.now_ns() < end_ns) {

@@ -84,12 +84,12 @@ std::uint64_t Pool::Impl::drain_caches() {
 // Maintenance.
 
 MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
-  const std::uint64_t now = clock_.now_ns();
   MaintainReport report;
   bool is_device_reading_old = false;
   bool has_driver_work = false;
   {
     MutexLock lock(mu_);
+    const std::uint64_t now = pool_time();
     ++counted_.maintain_steps;
     tick_.set(tick_at(now));
     age_caches(now);
@@ -125,8 +125,8 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   }
   const std::uint64_t start = driver_.now_ns();
   report.released_bytes += free_complete_fallbacks() + retry_stuck();
-  report.released_bytes += trim_for_others(end) + trim_idle(now, end);
-  back_ahead(now, end);
+  report.released_bytes += trim_for_others(end) + trim_idle(end);
+  back_ahead(end);
   report.more_to_do = driver_.now_ns() >= end;
   if (const std::uint64_t now_ns = driver_.now_ns(); now_ns > start) {
     MutexLock lock(mu_);
