@@ -17,6 +17,7 @@
 
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
+#include "pool/empty_pages.h"
 #include "pool/pool_state.h"
 #include "pool/shape.h"
 
@@ -428,8 +429,15 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t give_back_pages(std::uint64_t pages, TrimReason reason) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t give_back_pages(const std::vector<internal::RunId>& leaving, TrimReason reason)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// How many pages are due for being idle.
+  std::uint64_t idle_pages_due() GPUPOOL_REQUIRES(mu_);
+  /// Each gives runs that are leaving: of those mappings, of the next few that are due, and of
+  /// what is empty until so much is held.
+  std::vector<internal::RunId> detach(const std::vector<internal::EmptyMapping>& empty)
+      GPUPOOL_REQUIRES(mu_);
+  std::vector<internal::RunId> detach_idle() GPUPOOL_REQUIRES(mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
       GPUPOOL_REQUIRES(mu_);
   /// They stay.

@@ -101,8 +101,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     idle_pages_.note(now, tiers_.runs().take_fewest_empty_pages(), options_.runtime.trim);
     is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
     has_driver_work = owes_others_ || fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0 ||
-                      arena_->stale_pages() > 0 || ahead_.has_value() ||
-                      idle_pages_.due(now, options_.runtime.trim) > 0 ||
+                      arena_->stale_pages() > 0 || ahead_.has_value() || idle_pages_due() > 0 ||
                       forecast_.wanted_units(now) > 0;
   }
   // Where another thread is in the driver, the next step reads; this one waits for nobody.
