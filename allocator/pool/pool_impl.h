@@ -431,7 +431,8 @@ class Pool::Impl : private internal::PoolState {
       GPUPOOL_REQUIRES(growth_mu_);
   std::uint64_t give_back_pages(const std::vector<internal::RunId>& leaving, TrimReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  /// How many pages are due for being idle.
+  /// What the arena holds beyond the reserve, and how many pages are due for being idle.
+  std::uint64_t spare_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t idle_pages_due() GPUPOOL_REQUIRES(mu_);
   /// Each gives runs that are leaving: of those mappings, of the next few that are due, and of
   /// what is empty until so much is held.

@@ -50,8 +50,13 @@ void Pool::Impl::count_trim(std::uint64_t released, TrimReason reason) {
   emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
 }
 
+std::uint64_t Pool::Impl::spare_pages() const {
+  const std::uint64_t held = arena_->held_bytes() - arena_->stuck_bytes();
+  return (held - std::min(held, options_.reserve_bytes)) / kPageBytes;
+}
+
 std::uint64_t Pool::Impl::idle_pages_due() {
-  return idle_pages_.due(pool_time(), options_.runtime.trim);
+  return std::min(idle_pages_.due(pool_time(), options_.runtime.trim), spare_pages());
 }
 
 std::uint64_t Pool::Impl::trim_idle(std::uint64_t end_ns) {
@@ -83,9 +88,9 @@ std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
     {
       MutexLock lock(mu_);
       const std::uint64_t owed = internal::divide_up(missing_for_others(), kPageBytes);
-      const std::uint64_t pages = std::min(owed, kTrimPages);
+      const std::uint64_t pages = std::min({owed, spare_pages(), kTrimPages});
       if (owes_others_ && pages > 0) {
-        leaving = detach_empty(held_bytes() - std::min(held_bytes(), pages * kPageBytes), options_.reserve_bytes);
+        leaving = detach_empty(held_bytes() - pages * kPageBytes, options_.reserve_bytes);
       }
     }
     const std::uint64_t bytes = give_back_pages(leaving, TrimReason::pressure);

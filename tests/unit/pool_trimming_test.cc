@@ -196,6 +196,25 @@ TEST_F(PoolTrimmingTest, TheReserveStays) {
   EXPECT_EQ(trimmed(TrimReason::idle), 80 * kPage);
 }
 
+TEST_F(PoolTrimmingTest, WhereOnlyTheReserveIsHeldNothingIsLookedFor) {
+  make_trimming_pool({.idle_after_ns = kSecondNs,
+                      .idle_bytes_per_second = 1000 * kPage,
+                      .keep_device_free_bytes = 1024 * kMiB},
+                     20 * kPage);
+  // Of maintenance without a budget: whether there is anything to do with one.
+  bool has_more = false;
+  for (int i = 0; i < 500; ++i) {
+    device_.advance_ns(10 * kMs);
+    const std::uint64_t before = backend_.call_count(BackendCall::memory_info);
+    const bool more = pool_->maintain(std::chrono::nanoseconds(0)).more_to_do;
+    // The device's memory is read then, and found to be short.
+    if (backend_.call_count(BackendCall::memory_info) == before) has_more = has_more || more;
+    pool_->maintain();
+  }
+  EXPECT_FALSE(has_more);
+  EXPECT_EQ(held_pages(), 20u);
+}
+
 TEST_F(PoolTrimmingTest, OffItKeepsAll) {
   make_trimming_pool({});
   free(allocate(100 * kPage));
