@@ -443,7 +443,7 @@ class Pool::Impl : private internal::PoolState {
       GPUPOOL_REQUIRES(mu_);
   /// They stay.
   void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);
-  void count_trim(std::uint64_t released, TrimReason reason) GPUPOOL_REQUIRES(mu_);
+  void count_trim(std::uint64_t trimmed, TrimReason reason) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void shut_down();
@@ -470,6 +470,7 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t movable_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
+  void check_driver_books() const GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const
       GPUPOOL_REQUIRES(mu_);
   void fill_bytes(StatsV1& stats, const internal::CounterTotals& totals) const

@@ -80,7 +80,7 @@ class PoolState {
   Driver driver_;
 
   Mutex record_mu_;
-  Mutex growth_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);
+  mutable Mutex growth_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);
   mutable Mutex events_mu_ GPUPOOL_ACQUIRED_AFTER(growth_mu_);
   mutable Mutex mu_ GPUPOOL_ACQUIRED_AFTER(events_mu_);
   std::uint64_t latest_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;  // pool_time()

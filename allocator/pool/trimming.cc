@@ -7,6 +7,7 @@
 
 namespace gpupool {
 
+using internal::Driver;
 using internal::EmptyMapping;
 using internal::kPageBytes;
 using internal::kUnitsPerPage;
@@ -36,18 +37,18 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
     MutexLock lock(mu_);
     leaving = detach_empty(target_held_bytes, options_.reserve_bytes);
   }
-  released += give_back(leaving);
-  released += retry_stuck();
+  const std::uint64_t trimmed = give_back(leaving);
+  released += trimmed + retry_stuck();
   MutexLock lock(mu_);
   recycler_->restart();
-  count_trim(released, reason);
+  count_trim(trimmed, reason);
   return released;
 }
 
-void Pool::Impl::count_trim(std::uint64_t released, TrimReason reason) {
+void Pool::Impl::count_trim(std::uint64_t trimmed, TrimReason reason) {
   ++counted_.trims_by_reason[static_cast<std::size_t>(reason)];
-  counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += released;
-  emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
+  counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += trimmed;
+  emit({.kind = SlowPathEventKind::trim, .bytes = trimmed, .trim_reason = reason});
 }
 
 std::uint64_t Pool::Impl::spare_pages() const {
@@ -190,6 +191,7 @@ void Pool::Impl::attach(const std::vector<RunId>& leaving) {
 }
 
 std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
+  const Driver::Releasing releasing(driver_, ReleaseReason::trim);
   std::uint64_t released = 0;
   for (const RunId id : leaving) {
     internal::Mapping mapping;
@@ -211,13 +213,12 @@ std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
     if (!stuck.empty()) continue;
     released += mapping.bytes;
     counted_.device_free_bytes += mapping.bytes;
-    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)] +=
-        mapping.bytes;
   }
   return released;
 }
 
 std::uint64_t Pool::Impl::retry_stuck() {
+  const Driver::Releasing releasing(driver_, ReleaseReason::retry);
   std::uint64_t released = 0;
   std::vector<internal::Mapping> stuck;
   {
@@ -231,11 +232,9 @@ std::uint64_t Pool::Impl::retry_stuck() {
     MutexLock lock(mu_);
     arena_->forget_stuck(mapping);
     arena_->keep_stuck(still_stuck);
-    if (still_stuck.empty()) {
-      released += mapping.bytes;
-      counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::rollback)] +=
-          mapping.bytes;
-    }
+    if (!still_stuck.empty()) continue;
+    released += mapping.bytes;
+    counted_.device_free_bytes += mapping.bytes;
   }
   return released;
 }

@@ -136,6 +136,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
 }
 
 std::uint64_t Pool::Impl::free_complete_fallbacks() {
+  const internal::Driver::Releasing releasing(driver_, ReleaseReason::fallback);
   std::uint64_t released = 0;
   for (;;) {
     internal::Fallback fallback;
@@ -151,8 +152,6 @@ std::uint64_t Pool::Impl::free_complete_fallbacks() {
     }
     released += fallback.bytes;
     counted_.device_free_bytes += fallback.bytes;
-    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::fallback)] +=
-        fallback.bytes;
   }
 }
 

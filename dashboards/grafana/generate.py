@@ -203,7 +203,7 @@ def recycling():
                (rate("gpupool_driver_seconds_total"), "driver")], min=0),
         graph("Given back by reason", "Bytes a second that go back to the driver. trim: see the "
               "next panel. fallback: blocks outside the arena. rollback: a growth that failed half "
-              "way.", "binBps",
+              "way. retry: what the driver refused to take before.", "binBps",
               [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims by reason", "Bytes a second given back by trims. api: the program asked. "

@@ -313,9 +313,12 @@ constexpr MetricRow kTable[] = {
     // Memory that goes back.
     {"gpupool_trims_total", kCounter, kReason, "Trims, by why they were made.",
      each<&S::trims_by_reason, TrimReason>},
-    {"gpupool_trimmed_bytes_total", kCounter, kReason, "Bytes given back to the driver by trims.",
+    {"gpupool_trimmed_bytes_total", kCounter, kReason,
+     "Bytes that the driver took back of empty memory, by why the trim was made.",
      each<&S::trimmed_bytes_by_reason, TrimReason>},
-    {"gpupool_released_bytes_total", kCounter, kReason, "Bytes given back to the driver.",
+    {"gpupool_released_bytes_total", kCounter, kReason,
+     "Bytes that the driver took back, all of them: by trims, of a growth that failed, of freed"
+     " fallbacks, and at another try.",
      each<&S::released_bytes_by_reason, ReleaseReason>},
     {"gpupool_allocation_retries_total", kCounter, kPool,
      "Rounds of emptying caches and searching again.", number<&S::retries>},

@@ -229,6 +229,22 @@ void World::check_books(const StatsV1& stats) {
     fail("held is " + std::to_string(stats.held_bytes) + ", the device counts " +
          std::to_string(device.held_bytes()));
   }
+  const auto sum = [](const auto& values) {
+    return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
+  };
+  if (const std::uint64_t back = observer.taken_bytes() - device.held_bytes();
+      sum(stats.released_bytes_by_reason) != back) {
+    fail("released by reason is " + std::to_string(sum(stats.released_bytes_by_reason)) +
+         ", the device took back " + std::to_string(back));
+  }
+  if (sum(stats.trimmed_bytes_by_reason) !=
+      stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)]) {
+    fail("what was trimmed is not what was released by trims");
+  }
+  if (!has_faults &&
+      stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::retry)] != 0) {
+    fail("what no driver call refused was tried again");
+  }
   if (options.recycling != Recycling::off && !has_faults &&
       stats.fallbacks !=
           stats.fallbacks_by_reason[static_cast<std::size_t>(FallbackReason::contiguous)]) {

@@ -11,6 +11,7 @@
 //   waste    rounding and slab tails;   cached: in threads' caches in front of the shared tiers, or
 //            on its way between them;
 //   pending  in the shared tiers, with work that is not known to be complete;   free: the rest
+//   released, trimmed   see ReleaseReason and TrimReason
 //   driver_calls  every create, map, set-access, unmap, release, cudaMalloc, cudaFree, any thread
 //   largest_free_block   the largest request that would be served now without the driver
 //   largest_satisfiable  the largest that the policy in force could serve up to the limit
@@ -51,17 +52,19 @@ enum class FallbackReason : std::uint8_t {
 };
 inline constexpr std::size_t kFallbackReasonCount = 4;
 
-/// Why memory went back to the driver.
+/// Why memory went back to the driver. The bytes of all reasons are what it took back while the
+/// pool lives, all of it: held = got - released.
 enum class ReleaseReason : std::uint8_t {
-  trim,      // Pool::trim and what calls it
-  recycle,   // a page was moved
-  rollback,  // a growth failed half way
+  trim,      // it was empty, see TrimReason
+  rollback,  // it was got for a growth that failed half way, or that was begun anew
   fallback,  // a fallback block was freed
-  shutdown,  // the pool ended
+  retry,     // the driver had refused to take it before, for any of the others
 };
-inline constexpr std::size_t kReleaseReasonCount = 5;
+inline constexpr std::size_t kReleaseReasonCount = 4;
 
-/// Why a trim was made.
+/// Why a trim was made. The bytes of all reasons are those of ReleaseReason::trim: what the driver
+/// took of empty memory at once. What else goes back in the same call, fallbacks and what is tried
+/// again, counts as what it is.
 enum class TrimReason : std::uint8_t {
   api,            // the program asked
   idle,           // nobody used the memory for a while
