@@ -171,7 +171,8 @@ def lost():
                        "valueMode": "color", "minVizHeight": 12, "minVizWidth": 8,
                        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}}),
         graph("Free but too small", "Free bytes in pieces that are shorter than a watched size "
-              "(pool.watched_sizes): useless to a request of that size, unless pages move.",
+              "(pool.watched_sizes), small blocks between live ones included: useless to a request "
+              "of that size, unless pages move.",
               "bytes", [(f"sum by (request_bytes) (gpupool_unusable_free_bytes{{{POOL}}})",
                          "for {{request_bytes}} B"), (total("gpupool_free_bytes"), "free")], 8,
               min=0),

@@ -229,7 +229,9 @@ constexpr MetricRow kTable[] = {
      "Free blocks of at least block_bytes and less than twice that.",
      free_blocks},
     {"gpupool_unusable_free_bytes", kGauge, kRequestBytes,
-     "Free memory in pieces too small for a request of a watched size.",
+     "Free memory in pieces too small for a request of a watched size: shorter runs, and what is"
+     " free in chunks; up to 128 KiB without slots of its class and each chunk's largest free block"
+     " where that has room for it or its slab.",
      each_watched<&WatchedSize::unusable_free_bytes>},
     {"gpupool_watched_size_fits", kGauge, kRequestBytes,
      "1 where a request of a watched size would be served now, 0 where it would fail.",

@@ -140,8 +140,11 @@ struct DurationHistogram {
 
 struct WatchedSize {
   std::uint64_t bytes = 0;
-  bool fits = false;                      // would be served without failing
-  std::uint64_t unusable_free_bytes = 0;  // free bytes in runs shorter than that
+  bool fits = false;  // would be served without failing
+  /// Of mapped_free_bytes, what is in pieces that could not serve it: runs shorter than that, and
+  /// all that is free in chunks; of which, up to 128 KiB, slots of its size class could, and of
+  /// each chunk the largest free block, if it has room for the request or, up to 32 KiB, its slab.
+  std::uint64_t unusable_free_bytes = 0;
 };
 
 struct StatsV1 {
