@@ -99,8 +99,11 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
 
   const std::uint64_t occupied =
       stats.live_requested_bytes + stats.waste_bytes + stats.pending_bytes + stats.cached_bytes;
-  const std::uint64_t available =
-      stats.limit_in_force_bytes - std::min(stats.limit_in_force_bytes, occupied);
+  // What the limit has beyond its last whole page nobody could get, however little was in the way.
+  const std::uint64_t within =
+      stats.limit_in_force_bytes - std::min(stats.limit_in_force_bytes, stats.held_bytes);
+  const std::uint64_t usable_limit = stats.limit_in_force_bytes - within % kPageBytes;
+  const std::uint64_t available = usable_limit - std::min(usable_limit, occupied);
   if (available > 0 && available >= stats.limit_in_force_bytes / 100) {
     stats.fragmentation_ratio =
         std::max(0.0, 1.0 - static_cast<double>(stats.largest_satisfiable_bytes) /

@@ -171,6 +171,28 @@ TEST_F(PoolMissTest, WouldFitForetellsWhatAllocateDoes) {
   free(end);
 }
 
+TEST_F(PoolMissTest, ALimitThatIsNoWholeNumberOfPagesIsNoFragmentation) {
+  make_pool_of(4 * kMiB - 1);
+  EXPECT_EQ(pool_->stats().fragmentation_ratio, 0.0);
+  void* page = allocate(2 * kMiB);
+  StatsV1 stats = pool_->stats();
+  EXPECT_EQ(stats.limit_bytes, 4 * kMiB - 1);
+  EXPECT_EQ(stats.largest_satisfiable_bytes, 0u);
+  EXPECT_EQ(stats.fragmentation_ratio, 0.0);
+  free(page);
+  settle();
+  EXPECT_EQ(pool_->stats().fragmentation_ratio, 0.0);
+  // Nor is what the device has less than a page of.
+  make_pool_of(16 * kMiB);
+  ASSERT_TRUE(device_.set_taken_by_others((1024 - 8) * kMiB + 512).ok());
+  device_.advance_ns(1'000'000'000);
+  pool_->maintain();
+  stats = pool_->stats();
+  EXPECT_EQ(stats.limit_in_force_bytes, 8 * kMiB - 512);
+  EXPECT_EQ(stats.largest_satisfiable_bytes, 6 * kMiB);
+  EXPECT_EQ(stats.fragmentation_ratio, 0.0);
+}
+
 TEST_F(PoolMissTest, WatchedSizes) {
   PoolOptions options;
   options.capacity = 16 * kMiB;

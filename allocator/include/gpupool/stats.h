@@ -16,7 +16,8 @@
 //   largest_free_block   the largest request that would be served now without the driver
 //   largest_satisfiable  the largest that the policy in force could serve up to the limit
 //   fragmentation_ratio  1 - largest_satisfiable / (limit in force - live - waste - pending -
-//                        cached), 0 where that is under 1 % of the limit
+//                        cached), 0 where that is under 1 % of the limit; of the limit in force
+//                        what is beyond held in whole pages
 // Both "largest" are for a stream that has freed nothing, with pending and cached as occupied.
 // "Known" means as of the last completion seen: Pool::maintain looks.
 //
