@@ -146,6 +146,28 @@ TEST_F(PoolTrimmingTest, ASegmentThatWasInUseStaysThoughAnotherIsIdle) {
   EXPECT_EQ(pool_->stats().pages_mapped, mapped);
 }
 
+TEST_F(PoolTrimmingTest, ASegmentLargerThanWhatIsIdleStays) {
+  for (const std::uint64_t first_bytes : {64 * kMiB, 32 * kMiB}) {
+    make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB});
+    void* small = allocate(32 * kMiB);
+    free(allocate(64 * kMiB));
+    free(small);
+    pool_->drain_caches();
+    const std::uint64_t mapped = pool_->stats().pages_mapped;
+    // One of them at a time, so that as much as the smaller one has is idle.
+    std::uint64_t bytes = first_bytes;
+    for (int i = 0; i < 100; ++i) {
+      void* block = allocate(bytes);
+      pass(50 * kMs);
+      free(block);
+      pool_->drain_caches();
+      bytes = 96 * kMiB - bytes;
+    }
+    EXPECT_EQ(device_.held_bytes(), 64 * kMiB);
+    EXPECT_EQ(pool_->stats().pages_mapped, mapped);
+  }
+}
+
 TEST_F(PoolTrimmingTest, WhatIsInUseNowAndThenIsServedByWhatStays) {
   make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB});
   std::vector<void*> small;
