@@ -18,6 +18,9 @@ namespace {
 
 /// Each rung, what the device is found to have, and what other threads take meanwhile.
 constexpr int kMaxRounds = 12;
+/// Before the driver is asked for so many, which takes half a millisecond, the device is read where
+/// that was not done of late.
+constexpr std::uint64_t kDoubtedPages = 16;
 
 }  // namespace
 
@@ -163,10 +166,7 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
       continue;
     }
     if (!suits_device(supply, round)) continue;
-    const auto backed = back_pages(supply);
-    MutexLock lock(mu_);
-    if (!backed.ok()) {
-      call_off(supply);
+    if (const auto backed = back_pages(supply); !backed.ok()) {
       outcome.error = backed.error();
       // What the driver does not give may be there, empty.
       if (outcome.error != Error::out_of_memory || !learn_from_refusal(supply, round)) {
@@ -174,6 +174,7 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
       }
       continue;
     }
+    MutexLock lock(mu_);
     leaving_bytes_ -= supply.moved_pages * kPageBytes;
     add_pages(supply);
     const bool is_taken = take();
@@ -224,7 +225,10 @@ bool Pool::Impl::suits_device(const PageSupply& supply, GrowthRound& round) {
   const std::uint64_t bytes = supply.new_pages * kPageBytes;
   {
     MutexLock lock(mu_);
-    if (bytes <= counted_.device_free_bytes || round.has_read_device) return true;
+    const bool is_old = clock_.now_ns() - counted_.device_read_time_ns >= internal::kDeviceReadNs;
+    const bool is_doubted =
+        bytes > counted_.device_free_bytes || (is_old && supply.new_pages >= kDoubtedPages);
+    if (round.has_read_device || !is_doubted) return true;
   }
   round.has_read_device = true;
   const bool is_read = refresh_device_memory();
@@ -236,6 +240,8 @@ bool Pool::Impl::suits_device(const PageSupply& supply, GrowthRound& round) {
 }
 
 bool Pool::Impl::learn_from_refusal(const PageSupply& supply, GrowthRound& round) {
+  // Who asks next is to know it before.
+  refresh_device_memory();
   if (!arena_->is_contiguous() && !round.is_exact) {
     round.is_exact = true;
     return true;
@@ -245,6 +251,7 @@ bool Pool::Impl::learn_from_refusal(const PageSupply& supply, GrowthRound& round
     const bool is_given = target.index == 0 && target.handle != PhysicalHandle();
     if (is_given) given += target.pages.count;
   }
+  MutexLock lock(mu_);
   const std::uint64_t most = arena_->backed_pages() + given;
   if (most >= round.most_pages) return false;
   round.most_pages = most;

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 
-#include "gpupool/status.h"
 #include "gpupool/stats.h"
+#include "gpupool/status.h"
 
 namespace gpupool::internal {
+
+/// How old the device's free memory, as reported, may get.
+constexpr std::uint64_t kDeviceReadNs = 100'000'000;
 
 /// What was done last for a request that pages are missing for, though as many may be empty: from
 /// what costs little to what costs much.

@@ -14,6 +14,13 @@ using internal::MutexLock;
 using internal::PageSupply;
 using internal::Rung;
 
+namespace {
+
+/// So many are got at a time for the reserve, which keeps a step of maintenance short.
+constexpr std::uint64_t kRefillPages = 64;
+
+}  // namespace
+
 bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply& missing,
                        GrowthRound& round) {
   {
@@ -97,6 +104,37 @@ bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_
   MutexLock lock(mu_);
   if (released > 0) count_trim(released, TrimReason::out_of_memory);
   return held_bytes() + bytes <= bound;
+}
+
+std::uint64_t Pool::Impl::missing_reserve_pages() const {
+  const std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
+  const std::uint64_t missing = options_.reserve_bytes - std::min(options_.reserve_bytes, arena);
+  const std::uint64_t keep = options_.runtime.trim.keep_device_free_bytes;
+  const std::uint64_t free = counted_.device_free_bytes;
+  const std::uint64_t there =
+      std::min(free - std::min(free, keep), limit_bytes_ - std::min(limit_bytes_, held_bytes()));
+  return missing <= there ? missing / kPageBytes : 0;
+}
+
+void Pool::Impl::refill_reserve(std::uint64_t end_ns) {
+  while (driver_.now_ns() < end_ns) {
+    PageSupply supply;
+    {
+      MutexLock lock(mu_);
+      const std::uint64_t pages = missing_reserve_pages();
+      if (pages == 0) break;
+      // Of segments all at once: what lies in different ones never joins.
+      const std::uint64_t step = arena_->is_contiguous() ? std::min(pages, kRefillPages) : pages;
+      const auto plan = planner_->plan(static_cast<std::uint32_t>(step * internal::kUnitsPerPage),
+                                       1, internal::kAnybody, false);
+      if (!plan.has_value()) break;
+      supply = recycler_->new_pages(plan->spans, options_.runtime);
+    }
+    if (!back_pages(supply).ok()) break;
+    MutexLock lock(mu_);
+    add_pages(supply);
+    note_held();
+  }
 }
 
 }  // namespace gpupool

@@ -308,7 +308,7 @@ class Pool::Impl : private internal::PoolState {
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// The driver has refused memory. False: and there is nothing else to try.
   bool learn_from_refusal(const internal::PageSupply& supply, internal::GrowthRound& round)
-      GPUPOOL_REQUIRES(mu_, growth_mu_);
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Of a request that growing has served, and of one that nothing has.
   MissReason reason_of_miss(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
   MissReason reason_of_refusal(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
@@ -342,6 +342,7 @@ class Pool::Impl : private internal::PoolState {
   internal::PageSupply prepare_pages(const internal::GrowthPlan& plan,
                                      const internal::GrowthRound& round, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
+  /// Where the driver refuses, what was set aside is free again.
   Result<void> back_pages(internal::PageSupply& supply) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void add_pages(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
@@ -372,6 +373,10 @@ class Pool::Impl : private internal::PoolState {
   /// false where there are too few.
   bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,
                 bool is_all_or_nothing) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+
+  /// What requests have taken from the reserve, as far as the device and the limit have it again.
+  std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
+  void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
   /// How long a thread waits for another one that looks at events, and may be stuck in the driver.

@@ -58,12 +58,13 @@ bool overlap(PageSpan a, PageSpan b) { return a.first < b.end() && b.first < a.e
 
 }  // namespace
 
-PageSupply Recycler::new_pages(PageSpan pages, const RuntimeOptions& options) const {
+PageSupply Recycler::new_pages(const std::vector<PageSpan>& spans,
+                               const RuntimeOptions& options) const {
   PageSupply supply;
-  supply.new_pages = pages.count;
-  const std::vector<PageSpan> spans = {pages};
+  for (const PageSpan& span : spans) supply.new_pages += span.count;
   Cursor cursor(spans);
-  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, pages.count), supply);
+  const std::uint64_t held = arena_.backed_pages() + supply.new_pages;
+  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, held), supply);
   return supply;
 }
 

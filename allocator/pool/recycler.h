@@ -59,7 +59,7 @@ class Recycler {
   /// Pages that could be moved or given back at this moment. Cost: a step for each empty page.
   std::uint64_t idle_pages() const;
   /// New pages, whatever the policy, where there is room for them.
-  PageSupply new_pages(PageSpan pages, const RuntimeOptions& options) const;
+  PageSupply new_pages(const std::vector<PageSpan>& spans, const RuntimeOptions& options) const;
   /// Sets aside what backs the plan. `limit_pages`: the most that the arena may hold. `is_needed`:
   /// for a request, whose pages are occupied from now on.
   PageSupply prepare(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,

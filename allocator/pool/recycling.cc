@@ -123,6 +123,7 @@ Result<void> Pool::Impl::back_pages(PageSupply& supply) {
   if (supply.moved_pages > 0) counted_.recycle_ns += driver_.now_ns() - start;
   arena_->keep_stuck(stuck);
   if (!stuck.empty()) note_held();
+  if (!backed.ok()) call_off(supply);
   return backed;
 }
 
@@ -189,8 +190,8 @@ void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
       if (supply.targets.empty()) return;
     }
     const auto backed = back_pages(supply);
+    if (!backed.ok()) return;
     MutexLock lock(mu_);
-    if (!backed.ok()) return call_off(supply);
     ahead_ = std::move(supply);
     ahead_until_ns_ = driver_.now_ns();
   }

@@ -312,14 +312,14 @@ TEST_F(RecyclerTest, CanServeIsWhatPrepareDoes) {
 }
 
 TEST_F(RecyclerTest, NewHandlesAreOnePageEachWherePagesMoveAndLittleIsHeld) {
-  EXPECT_EQ(recycler_.new_pages({0, 7}, options_).targets.size(), 7u);
+  EXPECT_EQ(recycler_.new_pages({{0, 7}}, options_).targets.size(), 7u);
   options_.recycling = Recycling::off;
-  const auto targets = recycler_.new_pages({0, 7}, options_).targets;
+  const auto targets = recycler_.new_pages({{0, 7}}, options_).targets;
   ASSERT_EQ(targets.size(), 3u);
   EXPECT_EQ(targets[0].pages.count, 4u);
   EXPECT_EQ(targets[1].pages.count, 2u);
   EXPECT_EQ(targets[2].pages.count, 1u);
-  EXPECT_EQ(recycler_.new_pages({0, 40}, options_).targets.size(), 3u);  // 16, 16, 8
+  EXPECT_EQ(recycler_.new_pages({{0, 40}}, options_).targets.size(), 3u);  // 16, 16, 8
 }
 
 // Whatever is asked for and freed: no more is held than `eager` may hold, unless nothing is empty.
@@ -398,8 +398,8 @@ TEST_F(LargeHandleTest, WhereMuchIsHeldAHandleIsOfSeveralPages) {
   EXPECT_EQ(supply.targets[1].pages.count, 2u);
   EXPECT_EQ(supply.targets[2].pages.count, 1u);
   recycler_.call_off(supply);
-  EXPECT_EQ(recycler_.new_pages({0, 9000}, options_).targets.front().pages.count, 4u);
-  EXPECT_EQ(recycler_.new_pages({0, 70'000}, options_).targets.front().pages.count, 16u);
+  EXPECT_EQ(recycler_.new_pages({{0, 9000}}, options_).targets.front().pages.count, 4u);
+  EXPECT_EQ(recycler_.new_pages({{0, 70'000}}, options_).targets.front().pages.count, 16u);
 }
 
 TEST_F(LargeHandleTest, TheyMoveAsAWhole) {
