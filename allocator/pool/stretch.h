@@ -34,8 +34,7 @@ class Stretch {
 
   void clear() noexcept { pieces_.clear(); }
   bool is_empty() const noexcept { return pieces_.empty(); }
-  /// Begins where the last one ended. What is not backed stays a piece of its own: no handle is to
-  /// be in two.
+  /// Begins where the last one ended.
   void add(std::uint64_t start, std::uint64_t end, bool is_backed, Charge charge);
   std::uint64_t start() const noexcept { return pieces_.front().start; }
   std::uint64_t end() const noexcept { return pieces_.back().end; }

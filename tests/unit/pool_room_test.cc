@@ -42,7 +42,8 @@ class PoolRoomTest : public PoolFixture {
   }
   /// Another process takes all but `pages` of the device; the pool may not have looked since.
   void leave_device(std::uint64_t pages) {
-    EXPECT_TRUE(device_.set_taken_by_others(1024 * kMiB - device_.held_bytes() - pages * kPage).ok());
+    EXPECT_TRUE(
+        device_.set_taken_by_others(1024 * kMiB - device_.held_bytes() - pages * kPage).ok());
   }
   void free_all(const std::vector<void*>& blocks) {
     for (void* block : blocks) free(block);
