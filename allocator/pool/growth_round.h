@@ -16,7 +16,7 @@ constexpr std::uint64_t kDeviceReadNs = 100'000'000;
 /// what costs little to what costs much.
 enum class Rung : std::uint8_t {
   look,
-  /// Caches are emptied, and work that is complete is seen.
+  /// Caches are emptied, work that is complete is seen, and stale addresses are unmapped.
   drain,
   /// As much goes back as has to be new: a handle of several pages moves as a whole, and so may be
   /// of no use where single ones are missing. Of segments, as much as is asked for, so that no more

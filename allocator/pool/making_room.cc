@@ -1,5 +1,4 @@
-// Room for a request that pages are missing for: one rung after the other (growth_round.h). Stale
-// addresses are unmapped first: one of them may be why no window is better.
+// Room for a request that pages are missing for: one rung after the other (growth_round.h).
 #include <algorithm>
 #include <numeric>
 
@@ -27,7 +26,6 @@ bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply&
     MutexLock lock(mu_);
     if (options_.runtime.recycling == Recycling::off) return false;
   }
-  if (unmap_stale(~std::uint64_t{0}) > 0) return true;
   if (round.rung == Rung::look) {
     round.rung = Rung::drain;
     find_empty();
@@ -81,6 +79,7 @@ void Pool::Impl::find_empty() {
     pause_to_complete_work(Patience::brief);
     tiers_.runs().part_idle();
   }
+  // A stale address in the way may be why no window is better.
   unmap_stale(~std::uint64_t{0});
 }
 

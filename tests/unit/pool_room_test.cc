@@ -108,6 +108,45 @@ TEST_F(PoolRoomTest, WhatTheDeviceDoesNotHaveIsAskedOfTheDriverAtMostOnce) {
   }
 }
 
+// Two places need as many pages; but in the lower one lies all that could be moved there.
+TEST_F(PoolRoomTest, WhatCouldMoveIsNotPlannedOver) {
+  start(Recycling::pressure, 10);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(allocate(kPage));
+  for (const std::size_t i : {1u, 4u}) free(blocks[i]);
+  settle();
+  void* behind = allocate(2 * kPage);  // of the pages 1 and 4, which are holes from now on
+  pool_->maintain(std::chrono::seconds(1));
+  for (const std::size_t i : {2u, 3u}) free(blocks[i]);
+  settle();
+  EXPECT_TRUE(work(raw_a_, behind));
+  free(behind);
+  EXPECT_EQ(allocate(4 * kPage), behind);
+  EXPECT_EQ(pool_->stats().pages_recycled, 4u);
+  EXPECT_EQ(pool_->stats().pages_unmapped, 0u);
+  free(behind);
+  for (const std::size_t i : {0u, 5u, 6u, 7u, 8u, 9u}) free(blocks[i]);
+}
+
+// The rests at both ends of a gap are of use with what is between them; that its page has moved,
+// and is mapped there still, is known only to the pool.
+TEST_F(PoolRoomTest, AnAddressThatAPageHasLeftIsFreeForWhoeverNeedsIt) {
+  start(Recycling::pressure, 8);
+  void* before = allocate(kPage + kPage / 4);
+  void* between = allocate(2 * kPage);
+  void* after = allocate(kPage + 3 * kPage / 4);
+  void* single = allocate(kPage);
+  free(between);
+  settle();
+  void* moved = allocate(2 * kPage + kPage / 4);  // two pages are new, one is out of the gap
+  EXPECT_EQ(pool_->stats().stale_pages, 1u);
+  free(single);
+  device_.complete_all();
+  EXPECT_EQ(allocate(2 * kPage), between);
+  free(between);
+  for (void* block : {before, after, moved}) free(block);
+}
+
 // What the driver says it has it may not give: what it has given so far it will give again.
 TEST_F(PoolRoomTest, ADriverThatGivesLessThanItSaysIsBelievedAtTheSecondTry) {
   start(Recycling::pressure, 512);
