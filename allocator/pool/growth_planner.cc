@@ -8,6 +8,15 @@ namespace gpupool::internal {
 
 using Charge = Stretch::Charge;
 
+GrowthPlan plan_of(PageSpan segment, std::uint64_t exact_pages) {
+  GrowthPlan plan;
+  plan.spans = {segment};
+  plan.window = segment;
+  plan.pages = plan.charged_pages = plan.fresh_pages = segment.count;
+  plan.exact_pages = exact_pages;
+  return plan;
+}
+
 template <class Visit>
 void GrowthPlanner::for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream,
                                      bool may_extend, Spared spared, Visit visit) const {
@@ -80,7 +89,7 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   if (!arena_.is_contiguous()) {
     const auto pages = arena_.find_unbacked(divide_up(units, kUnitsPerPage));
     if (!pages.has_value()) return std::nullopt;
-    return GrowthPlan{{*pages}, pages->count, *pages, pages->count, pages->count};
+    return plan_of(*pages, pages->count);
   }
   Stretch::Window best;
   Stretch around;
@@ -93,6 +102,7 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   });
   if (around.is_empty()) return std::nullopt;
   GrowthPlan plan;
+  plan.charged_pages = best.cost;
   const std::uint64_t end = best.start + units;
   plan.window.first = best.start / kUnitsPerPage;
   plan.window.count = divide_up(end, kUnitsPerPage) - plan.window.first;

@@ -340,21 +340,16 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
 
 // The books.
 
-void Pool::Impl::check_driver_books() const {
-  MutexLock lock(mu_);
-  StatsV1 stats = counted_;
-  driver_.add_to(stats);
-  GPUPOOL_CHECK(held_bytes() == driver_.held_bytes());
-  const std::uint64_t trimmed = std::accumulate(
-      stats.trimmed_bytes_by_reason.begin(), stats.trimmed_bytes_by_reason.end(), std::uint64_t{0});
-  GPUPOOL_CHECK(trimmed ==
-                stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)]);
-}
-
 void Pool::Impl::check_invariants() const {
-  // Those are behind while a request waits for the driver.
+  // The driver's books are ahead while a request waits for it.
   if (growth_mu_.try_lock()) {
-    check_driver_books();
+    MutexLock lock(mu_);
+    StatsV1 stats = counted_;
+    driver_.add_to(stats);
+    const auto& trimmed = stats.trimmed_bytes_by_reason;
+    GPUPOOL_CHECK(held_bytes() == driver_.held_bytes());
+    GPUPOOL_CHECK(std::accumulate(trimmed.begin(), trimmed.end(), std::uint64_t{0}) ==
+                  stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)]);
     growth_mu_.unlock();
   }
   // One lock for all, so that what is compared is of one moment; the other, since no epoch may be

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "pool/empty_pages.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -18,6 +19,19 @@ namespace {
 
 /// Pages that are given back at a time by maintenance, between two looks at its budget.
 constexpr std::uint64_t kTrimPages = 16;
+
+/// Runs of those mappings, which are leaving from now on.
+std::vector<RunId> detach(const std::vector<EmptyMapping>& empty, internal::RunTable& runs,
+                          std::uint64_t& leaving_bytes) {
+  std::vector<RunId> leaving;
+  for (const auto& [mapping, run] : empty) {
+    const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
+    leaving.push_back(
+        runs.take_at(run, mapping.pages.first * kUnitsPerPage, units, internal::RunKind::leaving));
+    leaving_bytes += units * internal::kUnitBytes;
+  }
+  return leaving;
+}
 
 }  // namespace
 
@@ -114,17 +128,6 @@ std::uint64_t Pool::Impl::give_back_pages(const std::vector<RunId>& leaving, Tri
   return released;
 }
 
-std::vector<RunId> Pool::Impl::detach(const std::vector<EmptyMapping>& empty) {
-  std::vector<RunId> leaving;
-  for (const auto& [mapping, run] : empty) {
-    const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
-    leaving.push_back(tiers_.runs().take_at(run, mapping.pages.first * kUnitsPerPage, units,
-                                            internal::RunKind::leaving));
-    leaving_bytes_ += units * internal::kUnitBytes;
-  }
-  return leaving;
-}
-
 std::vector<RunId> Pool::Impl::detach_idle() {
   const std::uint64_t due = std::min(idle_pages_due(), kTrimPages);
   if (due == 0) return {};
@@ -150,7 +153,7 @@ std::vector<RunId> Pool::Impl::detach_idle() {
     arena -= mapping.bytes;
     return pages < due;
   });
-  return detach(chosen);
+  return detach(chosen, tiers_.runs(), leaving_bytes_);
 }
 
 std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
@@ -180,7 +183,7 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
     held -= candidate.mapping.bytes;
     arena -= candidate.mapping.bytes;
   }
-  return detach(chosen);
+  return detach(chosen, tiers_.runs(), leaving_bytes_);
 }
 
 void Pool::Impl::attach(const std::vector<RunId>& leaving) {
