@@ -8,14 +8,12 @@ namespace gpupool::internal {
 
 using Charge = Stretch::Charge;
 
-template <class Visit>
-void GrowthPlanner::for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream,
-                                     bool may_extend, Spared spared, Visit visit) const {
-  const PageSpan tail = arena_.tail();
+template <class Holes, class Visit>
+void GrowthPlanner::for_each_stretch(const Holes& holes, StreamIndex stream, bool may_extend,
+                                     Spared spared, Visit visit) const {
   Stretch stretch;
-  for (std::size_t i = 0; i <= holes.size(); ++i) {
-    const PageSpan hole = i < holes.size() ? holes[i] : tail;
-    if (hole.count == 0) continue;
+  const auto add = [&](PageSpan hole) {
+    if (hole.count == 0) return;
     const std::uint64_t start = hole.first * kUnitsPerPage;
     const std::uint64_t end = hole.end() * kUnitsPerPage;
     if (stretch.is_empty() || stretch.end() != start) {
@@ -27,7 +25,9 @@ void GrowthPlanner::for_each_stretch(const std::vector<PageSpan>& holes, StreamI
     stretch.add(start, end, false, Charge::by_page);
     const std::uint64_t after = may_extend ? runs_.usable_units_after(end, stream) : 0;
     add_backed(end, end + after, spared, stretch);
-  }
+  };
+  for (const PageSpan& hole : holes) add(hole);
+  add(arena_.tail());
   if (!stretch.is_empty()) visit(stretch);
 }
 

@@ -54,9 +54,9 @@ class GrowthPlanner {
 
  private:
   /// Calls `visit(stretch)` for each that has some of the `holes`, or the tail.
-  template <class Visit>
-  void for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream, bool may_extend,
-                        Spared spared, Visit visit) const;
+  template <class Holes, class Visit>
+  void for_each_stretch(const Holes& holes, StreamIndex stream, bool may_extend, Spared spared,
+                        Visit visit) const;
   /// Free runs from the first to the last of which [start, end) consists.
   void add_backed(std::uint64_t start, std::uint64_t end, Spared spared, Stretch& stretch) const;
   /// How many empty pages of the free runs are none any more once all of the window is taken.
