@@ -117,6 +117,10 @@ class RunTable {
   /// those that only `stream` may, shortest first, the end of the arena last; until it gives false.
   template <class Visit>
   void for_each_long(StreamIndex stream, Visit visit) const;
+  /// The same for each free run of at least `units` that everybody may use, each that only `stream`
+  /// may, whatever its length, and the end of the arena; in no order. False where one gave false.
+  template <class Visit>
+  bool for_each_usable(std::uint32_t units, StreamIndex stream, Visit visit) const;
 
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
@@ -331,6 +335,20 @@ void RunTable::for_each_long(StreamIndex stream, Visit visit) const {
   if (!walk(ready_)) return;
   if (has_own(stream) && !walk(by_stream_[stream]->index)) return;
   if (end_run_ != 0 && is_usable(end_run_, stream)) visit(end_run_);
+}
+
+template <class Visit>
+bool RunTable::for_each_usable(std::uint32_t units, StreamIndex stream, Visit visit) const {
+  for (RunId id = ready_.find_at_least(units); id != 0; id = ready_.after(id)) {
+    if (!visit(id)) return false;
+  }
+  if (has_own(stream)) {
+    const RunIndex& own = by_stream_[stream]->index;
+    for (RunId id = own.first_walked(); id != 0; id = own.next_walked(id)) {
+      if (!visit(id)) return false;
+    }
+  }
+  return end_run_ == 0 || !is_usable(end_run_, stream) || visit(end_run_);
 }
 
 template <class Visit>
