@@ -53,9 +53,11 @@ void Arena::extend_line(std::uint64_t first, std::uint64_t end) {
 }
 
 void Arena::fill(PageSpan pages) {
-  if (pages.first < high_water_) return holes_.remove(pages);
   if (pages.first > high_water_) holes_.add({high_water_, pages.first - high_water_});
-  high_water_ = pages.end();
+  // A handle may begin in a hole and end in the tail behind it.
+  const std::uint64_t old_end = std::min(pages.end(), high_water_);
+  if (pages.first < old_end) holes_.remove({pages.first, old_end - pages.first});
+  high_water_ = std::max(high_water_, pages.end());
 }
 
 void Arena::relocate(const Mapping& to, const TicketSet& tickets) {

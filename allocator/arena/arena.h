@@ -76,6 +76,8 @@ class Arena {
   /// Gets memory from the driver for each of `targets`, whose pages are unbacked and not being
   /// backed: maps its handle, where it has one, or a new one. All or nothing: on an error what had
   /// been mapped is unmapped, and what was new is given back; what could not be is in `stuck`.
+  /// Targets for which there was a handle that could be mapped still name it, which says how much
+  /// there is.
   /// Never takes more than `budget_bytes`. Requires: targets are sorted by their pages.
   virtual Result<void> back(std::vector<Mapping>& targets, std::uint64_t budget_bytes,
                             std::vector<Mapping>& stuck) = 0;

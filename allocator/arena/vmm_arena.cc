@@ -115,6 +115,7 @@ class VmmArena final : public Arena {
     const auto mapped = driver_.map(mapping.address, mapping.bytes, mapping.handle);
     if (mapped.ok()) return {};
     keep_if_not_released(mapping, stuck);
+    mapping.handle = PhysicalHandle();
     return mapped.error();
   }
 

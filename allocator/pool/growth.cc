@@ -6,6 +6,8 @@
 
 namespace gpupool {
 
+using internal::GrowthOutcome;
+using internal::GrowthRound;
 using internal::kPageBytes;
 using internal::kUnitBytes;
 using internal::kUnitsPerPage;
@@ -14,8 +16,11 @@ using internal::PageSupply;
 
 namespace {
 
-/// To grow, to do without what another thread took, without the device, with what is given back.
-constexpr int kMaxRounds = 6;
+/// Each rung, what the device is found to have, and what other threads take meanwhile.
+constexpr int kMaxRounds = 12;
+/// Before the driver is asked for so many, which takes half a millisecond, the device is read where
+/// that was not done of late.
+constexpr std::uint64_t kDoubtedPages = 16;
 
 }  // namespace
 
@@ -72,7 +77,7 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   const bool has_addresses =
       !is_normal || arena_->can_extend() || plan_for(shape, internal::kAnybody, false);
   MissReason reason = MissReason::budget;
-  if (is_normal) reason = has_addresses ? reason_of_miss(shape, false) : MissReason::fragmented;
+  if (is_normal) reason = has_addresses ? reason_of_refusal(shape) : MissReason::fragmented;
   const Error error = fail(request, reason, result.error());
   last_failure_.is_address_space_used_up = !has_addresses;
   return error;
@@ -116,10 +121,9 @@ void Pool::Impl::wait_for_maintenance() {
   commit_ahead(true);
 }
 
-Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request,
-                                                         const Shape& shape,
-                                                         internal::StreamState* stream,
-                                                         internal::ThreadRecord* record) {
+GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, const Shape& shape,
+                                             internal::StreamState* stream,
+                                             internal::ThreadRecord* record) {
   GrowthOutcome outcome;
   // Takes the block if it is there, for a request that has waited, and so is no hit any more.
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
@@ -146,7 +150,7 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
     PageSupply supply;
     {
       MutexLock lock(mu_);
-      if (round.number == 0) outcome.reason = reason_of_miss(shape, true);
+      if (round.number == 0) outcome.reason = reason_of_miss(shape);
       // Whoever held the growth lock before may have grown for us.
       if (take()) return outcome;
       const auto plan = plan_for(shape, stream->index(), round.may_extend);
@@ -158,22 +162,20 @@ Pool::Impl::GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest
       continue;
     }
     if (supply.missing_pages > 0) {
-      // A stale address in the way may be why a window is no better.
-      if (unmap_stale(~std::uint64_t{0}) > 0) continue;
-      if (!release_for(shape, round)) return outcome;
+      if (!climb(shape, stream->index(), supply, round)) return outcome;
       continue;
     }
-    const auto backed = back_pages(supply);
-    MutexLock lock(mu_);
-    leaving_bytes_ -= supply.moved_pages * kPageBytes;
-    if (!backed.ok()) {
-      recycler_->call_off(supply);
+    if (!suits_device(supply, round)) continue;
+    if (const auto backed = back_pages(supply); !backed.ok()) {
       outcome.error = backed.error();
       // What the driver does not give may be there, empty.
-      if (outcome.error != Error::out_of_memory || round.is_device_full) return outcome;
-      round.is_device_full = true;
+      if (outcome.error != Error::out_of_memory || !learn_from_refusal(supply, round)) {
+        return outcome;
+      }
       continue;
     }
+    MutexLock lock(mu_);
+    leaving_bytes_ -= supply.moved_pages * kPageBytes;
     add_pages(supply);
     const bool is_taken = take();
     note_held();
@@ -191,7 +193,7 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   // Room to begin at a boundary where the driver promises less than is asked for.
   const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
-  if (!make_room(bytes, limit_bytes_, options_.reserve_bytes)) return Error::out_of_memory;
+  if (!make_room(bytes)) return Error::out_of_memory;
   const auto allocation = driver_.allocate(bytes);
   if (!allocation.ok()) return allocation.error();
   MutexLock lock(mu_);
@@ -219,18 +221,58 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   return reinterpret_cast<void*>(address);
 }
 
-MissReason Pool::Impl::reason_of_miss(const Shape& shape, bool served) const {
+bool Pool::Impl::suits_device(const PageSupply& supply, GrowthRound& round) {
+  const std::uint64_t bytes = supply.new_pages * kPageBytes;
+  {
+    MutexLock lock(mu_);
+    const bool is_old = clock_.now_ns() - counted_.device_read_time_ns >= internal::kDeviceReadNs;
+    const bool is_doubted =
+        bytes > counted_.device_free_bytes || (is_old && supply.new_pages >= kDoubtedPages);
+    if (round.has_read_device || !is_doubted) return true;
+  }
+  round.has_read_device = true;
+  const bool is_read = refresh_device_memory();
+  MutexLock lock(mu_);
+  if (!is_read || bytes <= counted_.device_free_bytes) return true;
+  round.most_pages = arena_->backed_pages() + counted_.device_free_bytes / kPageBytes;
+  call_off(supply);
+  return false;
+}
+
+bool Pool::Impl::learn_from_refusal(const PageSupply& supply, GrowthRound& round) {
+  // Who asks next is to know it before.
+  refresh_device_memory();
+  if (!arena_->is_contiguous() && !round.is_exact) {
+    round.is_exact = true;
+    return true;
+  }
+  std::uint64_t given = 0;
+  for (const internal::Mapping& target : supply.targets) {
+    const bool is_given = target.index == 0 && target.handle != PhysicalHandle();
+    if (is_given) given += target.pages.count;
+  }
+  MutexLock lock(mu_);
+  const std::uint64_t most = arena_->backed_pages() + given;
+  if (most >= round.most_pages) return false;
+  round.most_pages = most;
+  return true;
+}
+
+MissReason Pool::Impl::reason_of_miss(const Shape& shape) const {
+  if (tiers_.runs().largest_free_units() >= shape.units_needed()) return MissReason::pending;
+  const bool is_enough = free_bytes() >= shape.units_needed() * kUnitBytes;
+  return is_enough ? MissReason::fragmented : MissReason::cold;
+}
+
+MissReason Pool::Impl::reason_of_refusal(const Shape& shape) const {
   const std::uint64_t need = shape.units_needed() * kUnitBytes;
   const std::uint64_t limit = limit_in_force();
   const std::uint64_t headroom = limit - std::min(limit, held_bytes());
-  if (!served && free_bytes() + pending_bytes() + headroom < need) return MissReason::budget;
-  const bool is_pending = served ? tiers_.runs().largest_free_units() >= shape.units_needed()
-                                 : fits_once_complete(shape.units_needed(), internal::kAnybody);
-  if (is_pending) return MissReason::pending;
-  if (free_bytes() >= need) return MissReason::fragmented;
-  if (served) return MissReason::cold;
-  // Room enough in sum, but part of it is free in pieces and part of it not backed.
-  return MissReason::fragmented;
+  if (free_bytes() + pending_bytes() + headroom < need) return MissReason::budget;
+  // Room enough, as far as the pool can tell: it is the driver that gives less.
+  if (can_grow(shape, internal::kAnybody)) return MissReason::budget;
+  return fits_once_complete(shape.units_needed(), internal::kAnybody) ? MissReason::pending
+                                                                      : MissReason::fragmented;
 }
 
 void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason) {
@@ -247,13 +289,14 @@ void Pool::Impl::note_held() {
   counted_.largest_free_block_at_peak_held_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
 }
 
-void Pool::Impl::refresh_device_memory() {
+bool Pool::Impl::refresh_device_memory() {
   const auto memory = driver_.backend().memory_info();
-  if (!memory.ok()) return;  // the last reading stands, and its time says how old it is
+  if (!memory.ok()) return false;  // the last reading stands, and its time says how old it is
   MutexLock lock(mu_);
   counted_.device_free_bytes = memory.value().free_bytes;
   counted_.device_total_bytes = memory.value().total_bytes;
   counted_.device_read_time_ns = clock_.now_ns();
+  return true;
 }
 
 }  // namespace gpupool

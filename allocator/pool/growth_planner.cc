@@ -15,6 +15,15 @@ constexpr std::size_t kFewHoles = 3;
 
 }  // namespace
 
+GrowthPlan plan_of(PageSpan segment, std::uint64_t exact_pages) {
+  GrowthPlan plan;
+  plan.spans = {segment};
+  plan.window = segment;
+  plan.pages = plan.charged_pages = plan.fresh_pages = segment.count;
+  plan.exact_pages = exact_pages;
+  return plan;
+}
+
 void GrowthPlanner::begin_at(PageSpan hole, const Search& search, Stretch& stretch) const {
   const std::uint64_t start = hole.first * kUnitsPerPage;
   const std::uint64_t before =
@@ -168,7 +177,7 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   if (!arena_.is_contiguous()) {
     const auto pages = arena_.find_unbacked(divide_up(units, kUnitsPerPage));
     if (!pages.has_value()) return std::nullopt;
-    return GrowthPlan{{*pages}, pages->count, *pages, pages->count, pages->count};
+    return plan_of(*pages, pages->count);
   }
   Stretch::Window best;
   Stretch around;
@@ -181,6 +190,7 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   });
   if (around.is_empty()) return std::nullopt;
   GrowthPlan plan;
+  plan.charged_pages = best.cost;
   const std::uint64_t end = best.start + units;
   plan.window.first = best.start / kUnitsPerPage;
   plan.window.count = divide_up(end, kUnitsPerPage) - plan.window.first;

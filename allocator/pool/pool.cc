@@ -184,7 +184,7 @@ Result<void, Status> Pool::Impl::start() {
     internal::PageSupply supply;
     {
       MutexLock lock(mu_);
-      supply = recycler_->new_pages(pages, options_.runtime);
+      supply = recycler_->new_pages({pages}, options_.runtime);
     }
     const auto backed = back_pages(supply);
     if (!backed.ok()) {

@@ -17,6 +17,7 @@
 
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
+#include "pool/growth_round.h"
 #include "pool/pool_state.h"
 #include "pool/shape.h"
 
@@ -285,13 +286,6 @@ class Pool::Impl : private internal::PoolState {
   void rearm_all() GPUPOOL_REQUIRES(mu_);
 
   // growth.cc
-  /// How an attempt to serve a request by growing the arena ended.
-  struct GrowthOutcome {
-    void* pointer = nullptr;  // nullptr: not served
-    Error error = Error::out_of_memory;
-    bool is_line_used_up = false;  // there is no stretch of addresses that is long enough
-    MissReason reason = MissReason::cold;
-  };
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
                                 internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_);
@@ -301,27 +295,29 @@ class Pool::Impl : private internal::PoolState {
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                      internal::StreamState* stream, internal::ThreadRecord* record)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
-                                   internal::StreamState* stream, internal::ThreadRecord* record)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  internal::GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
+                                             internal::StreamState* stream,
+                                             internal::ThreadRecord* record) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
                                   internal::ThreadRecord* record, FallbackReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  MissReason reason_of_miss(const Shape& shape, bool served) const GPUPOOL_REQUIRES(mu_);
+  /// Keeps to what the device has, where that is less than `supply` needs. False: it is to be
+  /// planned again.
+  bool suits_device(const internal::PageSupply& supply, internal::GrowthRound& round)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// The driver has refused memory. False: and there is nothing else to try.
+  bool learn_from_refusal(const internal::PageSupply& supply, internal::GrowthRound& round)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// Of a request that growing has served, and of one that nothing has.
+  MissReason reason_of_miss(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
+  MissReason reason_of_refusal(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
   void count_miss(const AllocationRequest& request, MissReason reason) GPUPOOL_REQUIRES(mu_);
   void note_held() GPUPOOL_REQUIRES(mu_);
   /// With no growth under way, which the device would count and the books not yet.
-  void refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // recycling.cc
-  /// How a request is being served by growing, and what was tried already.
-  struct GrowthRound {
-    int number = 0;
-    bool may_extend = true;
-    bool is_device_full = false;
-    bool has_released = false;
-    bool is_exact = false;
-  };
   bool tracks_pages() const GPUPOOL_REQUIRES(mu_) {
     return options_.runtime.recycling != Recycling::off || options_.runtime.trim.idle_after_ns != 0;
   }
@@ -334,22 +330,23 @@ class Pool::Impl : private internal::PoolState {
                                                bool may_extend) const GPUPOOL_REQUIRES(mu_);
   std::optional<internal::GrowthPlan> plan_sparing(const Shape& shape, StreamIndex stream) const
       GPUPOOL_REQUIRES(mu_);
+  /// How many pages are to go back, so that as many serve the request anew; nothing where there are
+  /// too few that are idle.
+  std::optional<std::uint64_t> pages_to_exchange(const Shape& shape, StreamIndex stream,
+                                                 std::uint64_t headroom) const
+      GPUPOOL_REQUIRES(mu_);
   /// Nothing is set aside where pages are missing: by any plan, and by this one.
   internal::PageSupply find_pages(const internal::GrowthPlan& plan, const Shape& shape,
-                                  const GrowthRound& round, StreamIndex stream)
+                                  const internal::GrowthRound& round, StreamIndex stream)
       GPUPOOL_REQUIRES(mu_);
-  internal::PageSupply prepare_pages(const internal::GrowthPlan& plan, const GrowthRound& round,
-                                     StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  internal::PageSupply prepare_pages(const internal::GrowthPlan& plan,
+                                     const internal::GrowthRound& round, StreamIndex stream)
+      GPUPOOL_REQUIRES(mu_);
+  /// Where the driver refuses, what was set aside is free again.
   Result<void> back_pages(internal::PageSupply& supply) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void add_pages(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
-  /// Gives back what cannot move, for a request that moving does not serve.
-  bool release_for(const Shape& shape, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
-  /// Gives empty pages back until `bytes` more are at most `bound`, but `reserve` bytes of them;
-  /// false where there are too few.
-  bool make_room(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  void call_off(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
   /// Unmaps addresses that moved pages have left, the oldest first, as far as they are out of use
   /// and the budget lasts; returns how many pages.
   std::uint64_t unmap_stale(std::uint64_t budget_ns, std::uint64_t most_pages = ~std::uint64_t{0})
@@ -365,6 +362,22 @@ class Pool::Impl : private internal::PoolState {
   bool commit_ahead(bool must) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// More unbacked pages; false where there are no more.
   bool open_addresses() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+
+  // making_room.cc
+  /// The next rung. False: there is none, or it has given nothing.
+  bool climb(const Shape& shape, StreamIndex stream, const internal::PageSupply& missing,
+             internal::GrowthRound& round) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// For so much outside the arena.
+  bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  void find_empty() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// Gives empty pages back until `bytes` more are at most `bound`, but `reserve` bytes of them;
+  /// false where there are too few.
+  bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,
+                bool is_all_or_nothing) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+
+  /// What requests have taken from the reserve, as far as the device and the limit have it again.
+  std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
+  void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
   /// How long a thread waits for another one that looks at events, and may be stuck in the driver.

@@ -38,9 +38,10 @@ class Cursor {
   std::uint64_t offset_ = 0;
 };
 
-std::uint64_t handle_pages(const RuntimeOptions& options, std::uint64_t backed_pages) {
+/// `held_pages`: once they are there.
+std::uint64_t handle_pages(const RuntimeOptions& options, std::uint64_t held_pages) {
   if (options.recycling == Recycling::off) return kMaxHandlePages;
-  const std::uint64_t share = std::max<std::uint64_t>(1, backed_pages / kHandleShare);
+  const std::uint64_t share = std::max<std::uint64_t>(1, held_pages / kHandleShare);
   return std::min(kMaxHandlePages, std::bit_floor(share));
 }
 
@@ -57,12 +58,13 @@ bool overlap(PageSpan a, PageSpan b) { return a.first < b.end() && b.first < a.e
 
 }  // namespace
 
-PageSupply Recycler::new_pages(PageSpan pages, const RuntimeOptions& options) const {
+PageSupply Recycler::new_pages(const std::vector<PageSpan>& spans,
+                               const RuntimeOptions& options) const {
   PageSupply supply;
-  supply.new_pages = pages.count;
-  const std::vector<PageSpan> spans = {pages};
+  for (const PageSpan& span : spans) supply.new_pages += span.count;
   Cursor cursor(spans);
-  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, pages.count), supply);
+  const std::uint64_t held = arena_.backed_pages() + supply.new_pages;
+  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, held), supply);
   return supply;
 }
 
@@ -77,21 +79,15 @@ std::uint64_t Recycler::allowed_pages(const GrowthPlan& plan, const RuntimeOptio
 }
 
 bool Recycler::can_serve(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,
-                         std::uint64_t limit_pages) const {
-  const std::uint64_t backed = arena_.backed_pages();
-  const std::uint64_t headroom = limit_pages - std::min(limit_pages, backed);
+                         std::uint64_t headroom) const {
   if (plan.pages <= headroom) return true;
-  if (options.recycling == Recycling::off) return false;
-  if (arena_.is_contiguous()) {
-    const bool at_once = options.alias_reuse == AliasReuse::same_stream;
-    std::uint64_t missing = plan.pages - headroom;
-    for (const Victim& victim : choose(plan, missing, at_once ? stream : kAnybody)) {
-      missing -= victim.mapping.pages.count;
-    }
-    if (missing == 0) return true;
+  if (!moves_pages(options)) return false;
+  const bool at_once = options.alias_reuse == AliasReuse::same_stream;
+  std::uint64_t missing = plan.pages - headroom;
+  for (const Victim& victim : choose(plan, missing, at_once ? stream : kAnybody)) {
+    missing -= victim.mapping.pages.count;
   }
-  // Or what is empty goes back, and as much is got anew.
-  return plan.exact_pages <= headroom + idle_pages();
+  return missing == 0;
 }
 
 std::uint64_t Recycler::idle_pages() const {
@@ -166,7 +162,8 @@ PageSupply Recycler::prepare(const GrowthPlan& plan, const RuntimeOptions& optio
   supply.new_pages = plan.pages - supply.moved_pages;
   const std::uint64_t headroom = limit_pages - std::min(limit_pages, backed);
   supply.missing_pages = supply.new_pages - std::min(supply.new_pages, headroom);
-  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, backed), supply);
+  fill_up(cursor, !arena_.is_contiguous(), handle_pages(options, backed + supply.new_pages),
+          supply);
   return supply;
 }
 

@@ -53,14 +53,13 @@ class Recycler {
   /// How many pages may be held in sum to serve the plan, of `limit_pages`.
   std::uint64_t allowed_pages(const GrowthPlan& plan, const RuntimeOptions& options,
                               std::uint64_t limit_pages) const;
-  /// Whether the plan, or one that extends nothing, could be served now, if the driver gives what
-  /// it has.
+  /// Whether the plan could be served now, `headroom` pages being to be had.
   bool can_serve(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,
-                 std::uint64_t limit_pages) const;
+                 std::uint64_t headroom) const;
   /// Pages that could be moved or given back at this moment. Cost: a step for each empty page.
   std::uint64_t idle_pages() const;
   /// New pages, whatever the policy, where there is room for them.
-  PageSupply new_pages(PageSpan pages, const RuntimeOptions& options) const;
+  PageSupply new_pages(const std::vector<PageSpan>& spans, const RuntimeOptions& options) const;
   /// Sets aside what backs the plan. `limit_pages`: the most that the arena may hold. `is_needed`:
   /// for a request, whose pages are occupied from now on.
   PageSupply prepare(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,

@@ -1,6 +1,5 @@
-// What backs pages: new ones, moved ones, and room made for either; and what moving leaves behind.
+// What backs pages, new ones and moved ones; and what moving leaves behind.
 #include <algorithm>
-#include <numeric>
 
 #include "base/check.h"
 #include "pool/pool_impl.h"
@@ -8,12 +7,14 @@
 namespace gpupool {
 
 using internal::GrowthPlan;
+using internal::GrowthRound;
 using internal::kPageBytes;
 using internal::kUnitBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
 using internal::MutexUnlock;
 using internal::PageSupply;
+using internal::Rung;
 using internal::Spared;
 
 namespace {
@@ -43,11 +44,23 @@ bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
   const std::uint64_t others = held_bytes() - arena_->backed_pages() * kPageBytes;
   const std::uint64_t limit = limit_in_force();
   const std::uint64_t limit_pages = (limit - std::min(limit, others)) / kPageBytes;
+  const std::uint64_t headroom = limit_pages - std::min(limit_pages, arena_->backed_pages());
   const auto can_serve = [&](const std::optional<GrowthPlan>& plan) {
-    return plan.has_value() && recycler_->can_serve(*plan, options_.runtime, stream, limit_pages);
+    return plan.has_value() && recycler_->can_serve(*plan, options_.runtime, stream, headroom);
   };
   if (can_serve(plan_for(shape, stream, true))) return true;
-  return recycler_->moves_pages(options_.runtime) && can_serve(plan_sparing(shape, stream));
+  if (options_.runtime.recycling == Recycling::off) return false;
+  if (recycler_->moves_pages(options_.runtime) && can_serve(plan_sparing(shape, stream)))
+    return true;
+  return pages_to_exchange(shape, stream, headroom).has_value();
+}
+
+std::optional<std::uint64_t> Pool::Impl::pages_to_exchange(const Shape& shape, StreamIndex stream,
+                                                           std::uint64_t headroom) const {
+  const auto plan =
+      planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, true, Spared::idle);
+  if (!plan.has_value() || plan->charged_pages > headroom + recycler_->idle_pages()) return {};
+  return plan->charged_pages;
 }
 
 std::optional<GrowthPlan> Pool::Impl::plan_for(const Shape& shape, StreamIndex stream,
@@ -72,21 +85,20 @@ PageSupply Pool::Impl::find_pages(const GrowthPlan& plan, const Shape& shape,
 
 PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& round,
                                      StreamIndex stream) {
-  std::uint64_t limit = arena_limit_pages();
-  if (round.is_device_full) limit = std::min(limit, arena_->backed_pages());
+  const std::uint64_t limit = std::min(arena_limit_pages(), round.most_pages);
   GrowthPlan larger = plan;
   if (!arena_->is_contiguous()) {
     const std::uint64_t allowed = recycler_->allowed_pages(plan, options_.runtime, limit);
-    if (!round.has_released && arena_->backed_pages() + plan.pages > allowed) {
+    if (round.rung < Rung::break_up && arena_->backed_pages() + plan.pages > allowed) {
       // Segments do not move: an empty one goes back instead.
       PageSupply supply;
-      supply.missing_pages = plan.pages;
+      supply.new_pages = supply.missing_pages = plan.pages;
       return supply;
     }
     const bool may_step = !round.is_exact && plan.pages < kSegmentStepPages &&
                           arena_->backed_pages() + kSegmentStepPages <= limit;
     if (const auto pages = arena_->find_unbacked(kSegmentStepPages); may_step && pages) {
-      larger = {{*pages}, pages->count, *pages, plan.exact_pages, pages->count};
+      larger = internal::plan_of(*pages, plan.exact_pages);
     }
   }
   PageSupply supply = recycler_->prepare(larger, options_.runtime, stream, limit, true);
@@ -96,6 +108,11 @@ PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& 
   }
   leaving_bytes_ += supply.moved_pages * kPageBytes;
   return supply;
+}
+
+void Pool::Impl::call_off(const PageSupply& supply) {
+  leaving_bytes_ -= supply.moved_pages * kPageBytes;
+  recycler_->call_off(supply);
 }
 
 Result<void> Pool::Impl::back_pages(PageSupply& supply) {
@@ -114,6 +131,7 @@ Result<void> Pool::Impl::back_pages(PageSupply& supply) {
   if (supply.moved_pages > 0) counted_.recycle_ns += driver_.now_ns() - start;
   arena_->keep_stuck(stuck);
   if (!stuck.empty()) note_held();
+  if (!backed.ok()) call_off(supply);
   return backed;
 }
 
@@ -122,58 +140,6 @@ void Pool::Impl::add_pages(const PageSupply& supply) {
   const std::uint64_t bytes = supply.new_pages * kPageBytes;
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
   if (bytes > 0) emit({.kind = SlowPathEventKind::growth, .bytes = bytes});
-}
-
-// Room.
-
-bool Pool::Impl::release_for(const Shape& shape, GrowthRound& round) {
-  if (round.has_released) return false;
-  round.has_released = true;
-  round.may_extend = !arena_->is_contiguous();
-  round.is_exact = true;
-  const std::uint64_t bytes = internal::divide_up(shape.units_needed(), kUnitsPerPage) * kPageBytes;
-  std::uint64_t bound = limit_bytes_;
-  {
-    MutexLock lock(mu_);
-    if (options_.runtime.recycling == Recycling::off) return false;
-    if (round.is_device_full || !arena_->is_contiguous()) bound = std::min(bound, held_bytes());
-  }
-  round.is_device_full = false;
-  // The reserve, too, may go back for as much that the arena gets anew at once.
-  const std::uint64_t reserve = arena_->is_contiguous() ? 0 : options_.reserve_bytes;
-  return make_room(bytes, bound, reserve) || !arena_->is_contiguous();
-}
-
-bool Pool::Impl::make_room(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve) {
-  {
-    MutexLock lock(mu_);
-    if (held_bytes() + bytes <= bound) return true;
-    if (bytes > bound) return false;
-    // Empty pages are of no use to a block that cannot be in them.
-    drain_all();
-    // Whoever waits for another thread in full does it without the growth lock.
-    pause_to_complete_work(Patience::brief);
-    tiers_.runs().part_idle();
-  }
-  unmap_stale(kUnlimited);
-  std::vector<internal::RunId> leaving;
-  {
-    MutexLock lock(mu_);
-    leaving = detach_empty(bound - std::min(bound, bytes), reserve);
-    // Segments that are too few still keep down what is held; pages are rather kept.
-    const auto sum = [&](std::uint64_t so_far, internal::RunId id) {
-      return so_far + tiers_.runs()[id].units * kUnitBytes;
-    };
-    const std::uint64_t most = std::accumulate(leaving.begin(), leaving.end(), bound, sum);
-    if (arena_->is_contiguous() && held_bytes() + bytes > most) {
-      attach(leaving);
-      return false;
-    }
-  }
-  const std::uint64_t released = give_back(leaving);
-  MutexLock lock(mu_);
-  if (released > 0) count_trim(released, TrimReason::out_of_memory);
-  return held_bytes() + bytes <= bound;
 }
 
 // What moving leaves behind.
@@ -231,12 +197,8 @@ void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
       if (supply.targets.empty()) return;
     }
     const auto backed = back_pages(supply);
+    if (!backed.ok()) return;
     MutexLock lock(mu_);
-    if (!backed.ok()) {
-      leaving_bytes_ -= supply.moved_pages * kPageBytes;
-      recycler_->call_off(supply);
-      return;
-    }
     ahead_ = std::move(supply);
     ahead_until_ns_ = driver_.now_ns();
   }

@@ -36,8 +36,8 @@ std::uint64_t longest_from(Iterator first, Iterator end, std::uint64_t pages, Ch
 
 void Stretch::add(std::uint64_t start, std::uint64_t end, bool is_backed, Charge charge) {
   if (start == end) return;
-  if (!pieces_.empty() && charge != Charge::whole && pieces_.back().charge == charge &&
-      pieces_.back().is_backed == is_backed) {
+  const bool may_join = charge != Charge::whole && !pieces_.empty();
+  if (may_join && pieces_.back().is_backed == is_backed && pieces_.back().charge == charge) {
     pieces_.back().end = end;
     return;
   }

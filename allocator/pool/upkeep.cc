@@ -9,12 +9,7 @@ namespace gpupool {
 
 using internal::MutexLock;
 
-namespace {
-
-/// How old the device's free memory, as reported, may get.
-constexpr std::uint64_t kDeviceReadNs = 100'000'000;
-
-}  // namespace
+namespace {}  // namespace
 
 Result<StreamRef> Pool::Impl::adopt_stream(RawStream raw) {
   internal::StreamState* state = find_or_adopt(raw, nullptr);
@@ -99,11 +94,11 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     peak_window_.roll(now, {live, held_bytes()});
     rearm_all();
     idle_pages_.note(now, tiers_.runs().take_fewest_empty_pages(), options_.runtime.trim);
-    is_device_reading_old = now - counted_.device_read_time_ns >= kDeviceReadNs;
+    is_device_reading_old = now - counted_.device_read_time_ns >= internal::kDeviceReadNs;
     has_driver_work = owes_others_ || fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0 ||
                       arena_->stale_pages() > 0 || ahead_.has_value() ||
                       idle_pages_.due(now, options_.runtime.trim) > 0 ||
-                      forecast_.wanted_units(now) > 0;
+                      forecast_.wanted_units(now) > 0 || missing_reserve_pages() > 0;
   }
   // Where another thread is in the driver, the next step reads; this one waits for nobody.
   if (is_device_reading_old && growth_mu_.try_lock()) {
@@ -127,6 +122,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   report.released_bytes += free_complete_fallbacks() + retry_stuck();
   report.released_bytes += trim_for_others(end) + trim_idle(now, end);
   back_ahead(now, end);
+  refill_reserve(end);
   report.more_to_do = driver_.now_ns() >= end;
   if (const std::uint64_t now_ns = driver_.now_ns(); now_ns > start) {
     MutexLock lock(mu_);

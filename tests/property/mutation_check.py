@@ -199,8 +199,20 @@ MUTATIONS = (
              "    if (!fits || overlap(lies, plan.window)) return true;\n",
              "    if (!fits) return true;\n", (), REFUSALS),
     Mutation("what is pending counts as occupied twice", "pool/growth_planner.cc",
-             "  plan.fresh_pages = plan.pages;\n", "  plan.fresh_pages = plan.window.count;\n", (),
+             "  plan.fresh_pages += empty_pages(backed_start, around.end(), plan.window) + "
+             "plan.pages;\n", "  plan.fresh_pages = plan.window.count;\n", (),
              "PoolRecyclingTest.OnesOwnUnfinished*", "pool"),
+    Mutation("no plan spares what could move", "pool/recycling.cc",
+             "  if (!recycler_->moves_pages(options_.runtime)) return supply;\n", "  return supply;\n",
+             (), "PoolRoomTest.WhatCouldMove*", "pool"),
+    Mutation("stale addresses stay in the way of a request", "pool/making_room.cc",
+             "  unmap_stale(~std::uint64_t{0});\n", "", (), "PoolRoomTest.AnAddress*", "pool"),
+    Mutation("what the driver gave is not counted with what is empty", "pool/growth.cc",
+             "    if (is_given) given += target.pages.count;\n", "", (),
+             "PoolRoomTest.ADriverThatGivesLess*", "pool"),
+    Mutation("the device is not read before it is asked for much", "pool/growth.cc",
+             "    if (round.has_read_device || !is_doubted) return true;\n", "    return true;\n", (),
+             "PoolRoomTest.WhatTheDevice*", "pool"),
     # Statistics.
     Mutation("two counters of a shard are of two moments", "cache/thread_counters.h",
              "      pair = {up.get_first(), down.get_first()};\n"

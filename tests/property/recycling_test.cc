@@ -48,6 +48,17 @@ TEST_P(RecyclingTest, RefusesOnlyWhatTheEmptyPagesCannotHold) {
   }
 }
 
+/// Lists in which a forecast was wrong: what could move was inside the window that was planned, and
+/// addresses that were stale were in the way of a better one.
+TEST_P(RecyclingTest, ForecastsHoldWherePagesOfTheWindowItselfCouldMove) {
+  for (const std::uint64_t seed : {377u, 457u}) {
+    const Scenario scenario = generate_recycling(seed, options());
+    if (const auto failure = try_scenario(scenario).failure) {
+      FAIL() << *failure << "\n" << explain_failure(seed, scenario);
+    }
+  }
+}
+
 /// What differs, in words; nothing of it is as of the wall clock.
 std::string difference(const StatsV1& one, const StatsV1& other) {
   const auto differs = [&](std::size_t begin, std::size_t end) {

@@ -254,6 +254,18 @@ TEST_F(ArenaTest, AccessIsSetForEachRangeByItself) {
   EXPECT_EQ(holes(), (Holes{{0, 13}}));
 }
 
+TEST_F(ArenaTest, AHandleMayLieAcrossTheHighestPageEverBacked) {
+  for (std::uint64_t page = 0; page < 4; ++page) map(page);
+  give_back(2);
+  give_back(3);
+  map(3, 4);
+  arena_->check_invariants();
+  EXPECT_EQ(holes(), (Holes{{2, 1}}));
+  EXPECT_EQ(arena_->high_water(), 7u);
+  for (const std::uint64_t page : {3u, 6u}) EXPECT_TRUE(can_be_touched(page));
+  EXPECT_FALSE(arena_->is_backed(2));
+}
+
 TEST_F(ArenaTest, ARangeThatTheDeviceDoesNotGiveChangesNothing) {
   map(0);
   backend_.fail_nth(BackendCall::reserve_address, 1, Error::out_of_memory);

@@ -206,6 +206,28 @@ TEST_F(GrowthPlannerTest, TheLongestRequestUsesPagesAtBothEnds) {
   EXPECT_EQ(largest(100), 9 * kPage);
 }
 
+// Of two windows that need as many pages, that one in which nothing is that could serve it.
+TEST_F(GrowthPlannerTest, WhatCouldMoveIsSparedWhereItIsToBe) {
+  for (const std::uint64_t page : {0u, 2u, 3u, 5u, 7u, 8u}) add(page);
+  take(0, kPage);
+  take(5 * kPage, kPage);
+  const RunId own = take(7 * kPage, 2 * kPage);
+  // 1 to 4: two of the four pages are empty; 6 to 9: two are unfinished.
+  runs_.put(own, busy({0}));
+  EXPECT_EQ(plan(4 * kPage)->window.first, 1u);
+  const GrowthPlanner planner(*arena_, runs_);
+  const auto idle = planner.plan(4 * kPage, 1, 0, true, Spared::idle);
+  EXPECT_EQ(idle->window.first, 6u);
+  EXPECT_EQ(idle->charged_pages, 2u);
+  EXPECT_EQ(idle->pages, 2u);
+  // Where the unfinished ones could move as well, the lower.
+  const auto whole = planner.plan(4 * kPage, 1, 0, true, Spared::whole);
+  EXPECT_EQ(whole->window.first, 1u);
+  EXPECT_EQ(whole->charged_pages, 4u);
+  complete_all();
+  runs_.refresh();
+}
+
 TEST_F(GrowthPlannerTest, SegmentsAreOneStretchEach) {
   auto segments = make_segment_arena(driver_, 8 * kPageBytes).value();
   GrowthPlanner planner(*segments, runs_);
@@ -425,6 +447,48 @@ class RandomArena : public GrowthPlannerTest {
     }
     return best;
   }
+  /// Which pages could move, one bit each; those of a mapping all together.
+  std::vector<bool> movable_pages(bool is_idle) const {
+    std::vector<bool> movable(kLine);
+    for (RunId id = 1; id < runs_.id_end(); ++id) {
+      const auto& run = runs_[id];
+      if (run.kind != RunKind::free || (run.holder != kAnybody && run.holder != 0)) continue;
+      for (std::uint64_t page = 0; page < kLine; ++page) {
+        if (!arena_->is_backed(page)) continue;
+        const PageSpan pages = arena_->mapping_of(page).pages;
+        if (pages.first * kPage < run.start || pages.end() * kPage > run.end()) continue;
+        const bool is_free = run.holder == kAnybody && runs_.are_idle(id, pages);
+        movable[page] = !is_idle || is_free;
+      }
+    }
+    return movable;
+  }
+  /// The fewest pages that any window needs or makes immovable.
+  std::uint64_t look_sparing(std::uint64_t units, const std::vector<bool>& movable) const {
+    std::uint64_t best = kUnlimited;
+    for (std::uint64_t start = 0; start + units <= units_.size(); ++start) {
+      // Others begin and end in the same pages.
+      const bool is_edge = start % kPage == 0 || (start + units) % kPage == 0 ||
+                           !is_usable(start - 1, true) || start + units == units_.size() ||
+                           !is_usable(start + units, true);
+      if (!is_edge) continue;
+      bool fits = true;
+      for (std::uint64_t unit = start; unit < start + units && fits; ++unit) {
+        fits = is_usable(unit, true);
+      }
+      if (!fits) continue;
+      std::vector<bool> counted(kLine);
+      for (std::uint64_t page = start / kPage; page * kPage < start + units; ++page) {
+        if (!arena_->is_backed(page)) counted[page] = true;
+        if (!movable[page]) continue;
+        const PageSpan pages = arena_->mapping_of(page).pages;
+        for (std::uint64_t each = pages.first; each < pages.end(); ++each) counted[each] = true;
+      }
+      const auto count = std::count(counted.begin(), counted.end(), true);
+      best = std::min(best, static_cast<std::uint64_t>(count));
+    }
+    return best;
+  }
   std::uint64_t occupied_pages() const { return arena_->backed_pages() - runs_.empty_pages(); }
 
   std::vector<Unit> units_;
@@ -477,6 +541,34 @@ TEST_F(RandomArena, NoOtherPlaceNeedsFewerPagesAndOfEqualsItIsTheLowest) {
   }
   EXPECT_GT(planned, 1000u);
   EXPECT_GT(in_several, 100u);
+}
+
+TEST_F(RandomArena, WherePagesAreSparedNoOtherPlaceLeavesMoreThatCanMove) {
+  test::Random random(3);
+  std::uint64_t planned = 0;
+  std::uint64_t differing = 0;
+  for (int arena = 0; arena < 100; ++arena) {
+    start_work();
+    make(random, arena % 3 == 0);
+    for (int i = 0; i < 8; ++i) {
+      const auto units = static_cast<std::uint32_t>(
+          random.one_in(2) ? random.between(1, 6000) : random.between(1, 12) * kPage);
+      if (runs_.can_take(units, 1, 0, Reach::everywhere)) continue;
+      for (const Spared spared : {Spared::idle, Spared::whole}) {
+        const auto it = GrowthPlanner(*arena_, runs_).plan(units, 1, 0, true, spared);
+        const std::vector<bool> movable = movable_pages(spared == Spared::idle);
+        const std::uint64_t best = look_sparing(units, movable);
+        ASSERT_EQ(it.has_value(), best != kUnlimited);
+        if (!it.has_value()) continue;
+        ASSERT_EQ(it->charged_pages, best) << "arena " << arena << " units " << units;
+        ++planned;
+        differing += it->window.first != plan(units)->window.first ? 1 : 0;
+      }
+    }
+    clear();
+  }
+  EXPECT_GT(planned, 200u);
+  EXPECT_GT(differing, 10u);
 }
 
 TEST_F(RandomArena, OnceTheyAreBackedTheRequestIsServedAndSoManyMoreAreOccupied) {

@@ -1,0 +1,210 @@
+// What a pool does for a request that pages are missing for: nothing that is empty, and nothing
+// that the device has left, stands in the way of it; what cannot be served costs no driver calls.
+#include <cstddef>
+#include <vector>
+
+#include "tests/unit/pool_fixture.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::uint64_t kPage = 2 * kMiB;
+
+class PoolRoomTest : public PoolFixture {
+ protected:
+  void SetUp() override {}
+
+  /// Without caches, so that what is freed is free.
+  void start(Recycling recycling, std::uint64_t pages, Backing backing = Backing::vmm,
+             std::uint64_t reserve_pages = 0) {
+    PoolOptions options;
+    options.capacity = pages * kPage;
+    options.reserve_bytes = reserve_pages * kPage;
+    options.backing = backing;
+    options.cache_small_bytes = 0;
+    options.cache_large_bytes = 0;
+    options.runtime.recycling = recycling;
+    make_pool(options);
+  }
+  /// Of `pages` that are taken, all but each `nth` are free again.
+  std::vector<void*> leave_each(std::uint64_t nth, std::uint64_t pages) {
+    std::vector<void*> all;
+    for (std::uint64_t i = 0; i < pages; ++i) all.push_back(allocate(kPage));
+    std::vector<void*> left;
+    for (std::uint64_t i = 0; i < pages; ++i) {
+      if (i % nth == 0) {
+        left.push_back(all[i]);
+      } else {
+        free(all[i]);
+      }
+    }
+    return left;
+  }
+  /// Another process takes all but `pages` of the device; the pool may not have looked since.
+  void leave_device(std::uint64_t pages) {
+    EXPECT_TRUE(
+        device_.set_taken_by_others(1024 * kMiB - device_.held_bytes() - pages * kPage).ok());
+  }
+  void free_all(const std::vector<void*>& blocks) {
+    for (void* block : blocks) free(block);
+  }
+  std::uint64_t created() const { return backend_.call_count(BackendCall::create); }
+};
+
+TEST_F(PoolRoomTest, ASegmentMayBeLargerThanAllThatIsHeld) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::pressure}) {
+    for (const std::uint64_t reserve : {0u, 64u}) {
+      start(recycling, 256, Backing::cudamalloc, reserve);
+      // What lies in the reserve's own segment would keep all of it.
+      void* beside = reserve == 0 ? allocate(16 * kPage) : nullptr;
+      const std::uint64_t most = reserve == 0 ? 240 : 256;
+      free(allocate(64 * kPage));
+      settle();
+      EXPECT_EQ(pool_->would_fit(most * kPage, a_), Fit::by_growth);
+      EXPECT_FALSE(pool_->allocate((most + 1) * kPage, a_).ok());
+      free(allocate(most * kPage));
+      EXPECT_LE(device_.held_bytes(), 256 * kPage);
+      if (beside != nullptr) free(beside);
+    }
+  }
+}
+
+TEST_F(PoolRoomTest, WhatIsEmptyAndWhatTheDeviceHasServeTogether) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::pressure}) {
+    for (const bool has_looked : {true, false}) {
+      start(recycling, 512);
+      const auto left = leave_each(16, 128);  // 120 are empty
+      leave_device(100);
+      if (has_looked) {
+        device_.advance_ns(1'000'000'000);
+        pool_->maintain();
+        EXPECT_EQ(pool_->stats().largest_satisfiable_bytes, 220 * kPage);
+      }
+      for (const std::uint64_t pages : {101u, 121u, 220u}) free(allocate(pages * kPage));
+      EXPECT_FALSE(pool_->allocate(221 * kPage, a_).ok());
+      free_all(left);
+      end_pool();
+      EXPECT_TRUE(device_.set_taken_by_others(0).ok());
+    }
+  }
+}
+
+TEST_F(PoolRoomTest, WhatTheDeviceDoesNotHaveIsAskedOfTheDriverAtMostOnce) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
+    start(recycling, 512);
+    void* one = allocate(kPage);
+    leave_device(100);
+    EXPECT_FALSE(pool_->allocate(101 * kPage, a_).ok());
+    const std::uint64_t before = created();
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_FALSE(pool_->allocate(101 * kPage, a_).ok());
+      EXPECT_EQ(pool_->last_failure().reason, MissReason::budget);
+    }
+    EXPECT_EQ(created(), before);
+    free(allocate(100 * kPage));
+    free(one);
+    end_pool();
+    EXPECT_TRUE(device_.set_taken_by_others(0).ok());
+  }
+}
+
+// Two places need as many pages; but in the lower one lies all that could be moved there.
+TEST_F(PoolRoomTest, WhatCouldMoveIsNotPlannedOver) {
+  start(Recycling::pressure, 10);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(allocate(kPage));
+  for (const std::size_t i : {1u, 4u}) free(blocks[i]);
+  settle();
+  void* behind = allocate(2 * kPage);  // of the pages 1 and 4, which are holes from now on
+  pool_->maintain(std::chrono::seconds(1));
+  for (const std::size_t i : {2u, 3u}) free(blocks[i]);
+  settle();
+  EXPECT_TRUE(work(raw_a_, behind));
+  free(behind);
+  EXPECT_EQ(allocate(4 * kPage), behind);
+  EXPECT_EQ(pool_->stats().pages_recycled, 4u);
+  EXPECT_EQ(pool_->stats().pages_unmapped, 0u);
+  free(behind);
+  for (const std::size_t i : {0u, 5u, 6u, 7u, 8u, 9u}) free(blocks[i]);
+}
+
+// The rests at both ends of a gap are of use with what is between them; that its page has moved,
+// and is mapped there still, is known only to the pool.
+TEST_F(PoolRoomTest, AnAddressThatAPageHasLeftIsFreeForWhoeverNeedsIt) {
+  start(Recycling::pressure, 8);
+  void* before = allocate(kPage + kPage / 4);
+  void* between = allocate(2 * kPage);
+  void* after = allocate(kPage + 3 * kPage / 4);
+  void* single = allocate(kPage);
+  free(between);
+  settle();
+  void* moved = allocate(2 * kPage + kPage / 4);  // two pages are new, one is out of the gap
+  EXPECT_EQ(pool_->stats().stale_pages, 1u);
+  free(single);
+  device_.complete_all();
+  EXPECT_EQ(allocate(2 * kPage), between);
+  free(between);
+  for (void* block : {before, after, moved}) free(block);
+}
+
+// What the driver says it has it may not give: what it has given so far it will give again.
+TEST_F(PoolRoomTest, ADriverThatGivesLessThanItSaysIsBelievedAtTheSecondTry) {
+  start(Recycling::pressure, 512);
+  const auto left = leave_each(2, 128);  // 64 are empty
+  backend_.fail_nth(BackendCall::create, 41, Error::out_of_memory);
+  free(allocate(100 * kPage));
+  EXPECT_EQ(backend_.failed_count(), 1u);
+  EXPECT_EQ(pool_->stats().held_bytes, (128 + 40) * kPage);
+  free_all(left);
+}
+
+TEST_F(PoolRoomTest, ADriverThatGivesNothingIsTheReason) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
+    start(recycling, 64);
+    backend_.fail_at_random(BackendCall::create, 1, Error::out_of_memory);
+    EXPECT_FALSE(pool_->allocate(kPage, a_).ok());
+    EXPECT_EQ(pool_->last_failure().reason, MissReason::budget);
+    backend_.fail_at_random(BackendCall::create, 0, Error::out_of_memory);
+  }
+}
+
+TEST_F(PoolRoomTest, TheReserveThatARequestTookIsThereAgainOnceItCanBe) {
+  for (const Backing backing : {Backing::vmm, Backing::cudamalloc}) {
+    start(Recycling::eager, 256, backing, 128);
+    void* outside = nullptr;
+    {
+      // All of it is empty, and goes: what serves needs more than there is beside it.
+      AllocationRequest request;
+      request.bytes = 100 * kPage;
+      request.allocation_class = AllocationClass::contiguous;
+      outside = pool_->allocate(request, a_).value();
+    }
+    EXPECT_EQ(pool_->trim(0), 0u);
+    EXPECT_EQ(pool_->stats().held_bytes, 228 * kPage);
+    // A driver that fails after the exchange leaves the reserve short.
+    const BackendCall call = backing == Backing::vmm ? BackendCall::create : BackendCall::allocate;
+    backend_.fail_at_random(call, 1, Error::out_of_memory);
+    EXPECT_FALSE(pool_->allocate(150 * kPage, a_).ok());
+    backend_.fail_at_random(call, 0, Error::out_of_memory);
+    pool_->maintain(std::chrono::seconds(1));
+    EXPECT_EQ(pool_->stats().held_bytes, 228 * kPage);
+    free(outside);
+    pool_->maintain(std::chrono::seconds(1));
+    EXPECT_EQ(pool_->stats().held_bytes, 128 * kPage);
+    EXPECT_EQ(pool_->stats().largest_free_block_bytes, 128 * kPage);
+  }
+}
+
+// A cold pool knows by its first request that it will be a large one.
+TEST_F(PoolRoomTest, TheHandlesOfAColdPoolAreAsLargeAsThoseOfAWarmOne) {
+  SimulatedBackend device{{.capacity_bytes = std::uint64_t{64} << 30}};
+  FaultyBackend backend{device};
+  auto pool = Pool::create(backend, {}).value();
+  const StreamRef stream = pool->adopt_stream(device.create_stream()).value();
+  void* block = pool->allocate(std::size_t{60} << 30, stream).value();
+  EXPECT_EQ(backend.call_count(BackendCall::create), 30'720u / 8);
+  EXPECT_TRUE(pool->deallocate(block, stream));
+}
+
+}  // namespace
+}  // namespace gpupool
