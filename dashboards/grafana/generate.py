@@ -208,8 +208,9 @@ def recycling():
               [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims by reason", "Bytes a second given back by trims. api: the program asked. "
-              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: on "
-              "the way to serving a request.", "binBps",
+              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: "
+              "for a request that nothing else would have served. recycle: segments of cudaMalloc, "
+              "in whose place others are held.", "binBps",
               [(rate_by("reason", "gpupool_trimmed_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims", "How many, by reason, in each interval shown.", "short",

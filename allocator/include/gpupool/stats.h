@@ -70,9 +70,10 @@ enum class TrimReason : std::uint8_t {
   api,            // the program asked
   idle,           // nobody used the memory for a while
   pressure,       // another process needs memory on the device
-  out_of_memory,  // on the way to serving a request
+  out_of_memory,  // for a request that could not have been served otherwise
+  recycle,        // segments of cudaMalloc, which do not move: others are held in their place
 };
-inline constexpr std::size_t kTrimReasonCount = 4;
+inline constexpr std::size_t kTrimReasonCount = 5;
 
 /// Which tier served a hit.
 enum class Tier : std::uint8_t { cache, size_class, buddy, run };
