@@ -197,8 +197,8 @@ def recycling():
         graph("What that costs", "Seconds a second (100 %: one thread, always). Waiting is what "
               "the program loses: the time in which threads that allocate wait for the driver. "
               "Moving: driver calls that move pages, by any thread. Driver: all calls. Recorded "
-              "jobs under eager waited up to 0.8 %, one 3.5 %; more slack (pool.slack) costs memory "
-              "and saves waiting. Runbook: docs/runbooks/GpupoolRecyclingCostly.md", "percentunit",
+              "jobs under eager, once warm, waited up to 1.5 %, one about 4 %; more slack (pool.slack) "
+              "costs memory and saves waiting. Runbook: docs/runbooks/GpupoolRecyclingCostly.md", "percentunit",
               [(rate("gpupool_driver_wait_seconds_total"), "waiting"),
                (rate("gpupool_recycle_seconds_total"), "moving"),
                (rate("gpupool_driver_seconds_total"), "driver")], min=0),

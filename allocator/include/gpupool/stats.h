@@ -216,7 +216,8 @@ struct StatsV1 {
   std::uint64_t watched_count = 0;
 
   // Peaks, since the start or Pool::reset_peaks. Requested bytes: exact while one thread uses the
-  // pool; with more up to 8 MiB for each of them, or 0.8 %, the larger, too low.
+  // pool. With more it is off by up to 8 MiB for each of them, or 0.8 % in all, the larger: too
+  // low, or, where one thread frees what another allocates, by as much and a block too high.
   std::uint64_t peak_requested_bytes = 0;
   std::uint64_t peak_held_bytes = 0;
   std::uint64_t largest_free_block_at_peak_held_bytes = 0;
