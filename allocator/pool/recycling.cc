@@ -188,12 +188,12 @@ std::uint64_t Pool::Impl::unmap(const std::vector<internal::Stale>& stale) {
 
 // Ahead of need.
 
-void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
+void Pool::Impl::back_ahead(std::uint64_t end_ns) {
   while (commit_ahead(false) && driver_.now_ns() < end_ns) {
     internal::PageSupply supply;
     {
       MutexLock lock(mu_);
-      supply = prepare_ahead(now_ns);
+      supply = prepare_ahead();
       if (supply.targets.empty()) return;
     }
     const auto backed = back_pages(supply);
@@ -204,8 +204,8 @@ void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
   }
 }
 
-PageSupply Pool::Impl::prepare_ahead(std::uint64_t now_ns) {
-  const std::uint32_t units = forecast_.wanted_units(now_ns);
+PageSupply Pool::Impl::prepare_ahead() {
+  const std::uint32_t units = forecast_.wanted_units(pool_time());
   const bool moves = options_.runtime.recycling == Recycling::eager && arena_->is_contiguous();
   if (units == 0 || !moves || tiers_.runs().largest_ready_units() >= units) return {};
   const std::uint64_t pages = internal::divide_up(units, kUnitsPerPage);
