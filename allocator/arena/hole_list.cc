@@ -26,12 +26,12 @@ void HoleList::update(std::size_t block) {
   for (const PageSpan& hole : it.holes) it.longest = std::max(it.longest, hole.count);
 }
 
-void HoleList::insert(PageSpan hole) {
+void HoleList::insert(PageSpan hole, std::optional<Place> before) {
   ++size_;
   if (blocks_.empty()) blocks_.emplace_back();
   // What lies before all others goes into the first block.
   Place place;
-  if (const auto before = last_up_to(hole.first)) place = {before->block, before->at + 1};
+  if (before.has_value()) place = {before->block, before->at + 1};
   std::vector<PageSpan>& holes = blocks_[place.block].holes;
   holes.insert(holes.begin() + static_cast<std::ptrdiff_t>(place.at), hole);
   if (holes.size() > kMost) {
@@ -64,21 +64,37 @@ void HoleList::erase(Place place) {
   update(place.block);
 }
 
+std::optional<HoleList::Place> HoleList::next(std::optional<Place> place) const noexcept {
+  if (!place.has_value()) return size_ > 0 ? std::optional<Place>(Place()) : std::nullopt;
+  if (place->at + 1 < blocks_[place->block].holes.size()) return Place{place->block, place->at + 1};
+  if (place->block + 1 < blocks_.size()) return Place{place->block + 1, 0};
+  return std::nullopt;
+}
+
+void HoleList::set(Place place, PageSpan hole) {
+  Block& block = blocks_[place.block];
+  PageSpan& it = block.holes[place.at];
+  const bool may_be_longest = it.count == block.longest;
+  it = hole;
+  if (place.at == 0) block.first = hole.first;
+  if (hole.count >= block.longest) {
+    block.longest = hole.count;
+  } else if (may_be_longest) {
+    update(place.block);
+  }
+}
+
 void HoleList::add(PageSpan pages) {
+  const auto before = last_up_to(pages.first);
+  const auto after = next(before);
+  const bool joins_before = before.has_value() && hole_at(*before).end() == pages.first;
+  const bool joins_after = after.has_value() && hole_at(*after).first == pages.end();
   PageSpan joined = pages;
-  if (const auto place = last_up_to(pages.first)) {
-    if (const PageSpan before = hole_at(*place); before.end() == pages.first) {
-      erase(*place);
-      joined = {before.first, before.count + joined.count};
-    }
-  }
-  if (const auto place = last_up_to(pages.end())) {
-    if (const PageSpan after = hole_at(*place); after.first == pages.end()) {
-      erase(*place);
-      joined.count += after.count;
-    }
-  }
-  insert(joined);
+  if (joins_before) joined = {hole_at(*before).first, hole_at(*before).count + pages.count};
+  if (joins_after) joined.count += hole_at(*after).count;
+  if (!joins_before && !joins_after) return insert(pages, before);
+  set(joins_before ? *before : *after, joined);
+  if (joins_before && joins_after) erase(*after);
 }
 
 void HoleList::remove(PageSpan pages) {
@@ -86,9 +102,11 @@ void HoleList::remove(PageSpan pages) {
   GPUPOOL_CHECK(place.has_value());
   const PageSpan hole = hole_at(*place);
   GPUPOOL_CHECK(pages.end() <= hole.end());
-  erase(*place);
-  if (pages.first > hole.first) insert({hole.first, pages.first - hole.first});
-  if (pages.end() < hole.end()) insert({pages.end(), hole.end() - pages.end()});
+  const PageSpan front{hole.first, pages.first - hole.first};
+  const PageSpan back{pages.end(), hole.end() - pages.end()};
+  if (front.count == 0 && back.count == 0) return erase(*place);
+  set(*place, front.count > 0 ? front : back);
+  if (front.count > 0 && back.count > 0) insert(back, place);
 }
 
 std::optional<PageSpan> HoleList::find_first(std::uint64_t pages) const noexcept {

@@ -89,7 +89,10 @@ class HoleList {
   };
   /// The last that begins at `page` or before.
   std::optional<Place> last_up_to(std::uint64_t page) const noexcept;
-  void insert(PageSpan hole);
+  std::optional<Place> next(std::optional<Place> place) const noexcept;
+  /// Behind `before`, or before all others.
+  void insert(PageSpan hole, std::optional<Place> before);
+  void set(Place place, PageSpan hole);
   void erase(Place place);
   void update(std::size_t block);
   const PageSpan& hole_at(Place place) const noexcept {

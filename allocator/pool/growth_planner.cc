@@ -8,13 +8,6 @@ namespace gpupool::internal {
 
 using Charge = Stretch::Charge;
 
-namespace {
-
-/// So few are looked at one by one, whatever is beside them.
-constexpr std::size_t kFewHoles = 3;
-
-}  // namespace
-
 GrowthPlan plan_of(PageSpan segment, std::uint64_t exact_pages) {
   GrowthPlan plan;
   plan.spans = {segment};
@@ -58,7 +51,14 @@ void GrowthPlanner::for_each_stretch(const Holes& holes, const Search& search, V
 PageSpan GrowthPlanner::hole_at(std::uint64_t page) const {
   const PageSpan tail = arena_.tail();
   if (page == tail.first) return tail;
+  if (arena_.is_backed(page)) return {};
   return arena_.holes().starting_at(page).value_or(PageSpan());
+}
+
+std::optional<PageSpan> GrowthPlanner::hole_before(std::uint64_t unit) const {
+  const std::uint64_t page = unit / kUnitsPerPage;
+  if (unit % kUnitsPerPage != 0 || page == 0 || arena_.is_backed(page - 1)) return std::nullopt;
+  return arena_.holes().ending_at(page);
 }
 
 void GrowthPlanner::make_stretch(PageSpan hole, const Search& search, Stretch& stretch) const {
@@ -67,8 +67,7 @@ void GrowthPlanner::make_stretch(PageSpan hole, const Search& search, Stretch& s
     hole = *before;
     std::uint64_t start = hole.first * kUnitsPerPage;
     if (search.may_extend) start -= runs_.usable_units_before(start, search.stream);
-    before.reset();
-    if (start % kUnitsPerPage == 0) before = arena_.holes().ending_at(start / kUnitsPerPage);
+    before = hole_before(start);
   }
   begin_at(hole, search, stretch);
   while (hole.count > 0) {
@@ -86,11 +85,8 @@ bool GrowthPlanner::add_holes_beside_runs(std::uint64_t units, StreamIndex strea
     const Run& run = runs_[id];
     const std::uint64_t start = run.start - runs_.usable_units_before(run.start, stream);
     const std::uint64_t end = run.end() + runs_.usable_units_after(run.end(), stream);
-    if (start % kUnitsPerPage == 0 && start > 0 && !arena_.is_backed(start / kUnitsPerPage - 1)) {
-      const auto before = arena_.holes().ending_at(start / kUnitsPerPage);
-      if (before.has_value()) holes.push_back(before->first);
-    }
-    if (end % kUnitsPerPage == 0 && !arena_.is_backed(end / kUnitsPerPage)) {
+    if (const auto before = hole_before(start)) holes.push_back(before->first);
+    if (end % kUnitsPerPage == 0) {
       const PageSpan after = hole_at(end / kUnitsPerPage);
       if (after.count > 0) holes.push_back(after.first);
     }
@@ -122,7 +118,7 @@ void GrowthPlanner::for_each_likely(std::uint32_t units, const Search& search, V
   std::vector<std::uint64_t> holes{arena_.tail().first};
   if (const auto hole = all.find_first(pages)) holes.push_back(hole->first);
   const bool is_known =
-      all.size() > kFewHoles &&
+      all.size() > few_holes_ &&
       (!search.may_extend || add_holes_beside_runs((beyond + 1) / 2, search.stream, holes));
   if (is_known) return for_each_stretch_at(holes, search, visit);
   for_each_stretch(all, search, visit);
@@ -244,7 +240,7 @@ std::uint64_t GrowthPlanner::largest_units(std::uint64_t pages) const {
   // Of those that are left, one with shorter runs than these beside its hole is no longer.
   const std::uint64_t beyond = (largest - std::min(largest, most * kUnitsPerPage)) / 2 + 1;
   const std::uint64_t units = std::min<std::uint64_t>(beyond, kUnitsPerPage);
-  if (all.size() > kFewHoles && add_holes_beside_runs(units, kAnybody, holes)) {
+  if (all.size() > few_holes_ && add_holes_beside_runs(units, kAnybody, holes)) {
     for_each_stretch_at(holes, search, look);
   } else {
     for_each_stretch(all, search, look);

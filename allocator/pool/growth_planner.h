@@ -22,6 +22,7 @@
 #ifndef GPUPOOL_POOL_GROWTH_PLANNER_H_
 #define GPUPOOL_POOL_GROWTH_PLANNER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -54,7 +55,11 @@ enum class Spared : std::uint8_t {
 
 class GrowthPlanner {
  public:
-  GrowthPlanner(const Arena& arena, const RunTable& runs) : arena_(arena), runs_(runs) {}
+  /// So few holes are looked at one by one, whatever is beside them.
+  static constexpr std::size_t kFewHoles = 64;
+
+  GrowthPlanner(const Arena& arena, const RunTable& runs, std::size_t few_holes = kFewHoles)
+      : arena_(arena), runs_(runs), few_holes_(few_holes) {}
 
   /// Nothing where there is no stretch of addresses that is long enough. `may_extend`: free runs
   /// count; else unbacked pages alone, which are enough whoever takes the runs meanwhile.
@@ -88,6 +93,8 @@ class GrowthPlanner {
                              std::vector<std::uint64_t>& holes) const;
   /// The hole, or the tail, that begins at `page`; of no pages where there is none.
   PageSpan hole_at(std::uint64_t page) const;
+  /// The hole that ends at `unit`.
+  std::optional<PageSpan> hole_before(std::uint64_t unit) const;
   /// The stretch that `hole` is in.
   void make_stretch(PageSpan hole, const Search& search, Stretch& stretch) const;
   void begin_at(PageSpan hole, const Search& search, Stretch& stretch) const;
@@ -99,6 +106,7 @@ class GrowthPlanner {
 
   const Arena& arena_;
   const RunTable& runs_;
+  std::size_t few_holes_;
 };
 
 }  // namespace gpupool::internal

@@ -46,14 +46,13 @@ class GrowthPlannerTest : public ArenaFixture {
     ADD_FAILURE() << "not free";
     return 0;
   }
+  /// Which goes about few holes as if they were many.
+  GrowthPlanner planner() const { return {*arena_, runs_, 3}; }
   std::optional<GrowthPlan> plan(std::uint64_t units, std::uint32_t align_units = 1,
                                  bool may_extend = true, StreamIndex stream = 0) const {
-    return GrowthPlanner(*arena_, runs_)
-        .plan(static_cast<std::uint32_t>(units), align_units, stream, may_extend);
+    return planner().plan(static_cast<std::uint32_t>(units), align_units, stream, may_extend);
   }
-  std::uint64_t largest(std::uint64_t pages) const {
-    return GrowthPlanner(*arena_, runs_).largest_units(pages);
-  }
+  std::uint64_t largest(std::uint64_t pages) const { return planner().largest_units(pages); }
   static Holes spans(const GrowthPlan& plan) {
     Holes spans;
     for (const PageSpan& span : plan.spans) spans.emplace_back(span.first, span.count);
@@ -311,7 +310,7 @@ TEST_F(ManyHoles, APlanDoesNotLookAtEach) {
     ASSERT_EQ(plan(2 * kPage, 1, false)->pages, 2u);
     ASSERT_EQ(plan(40 * kPage)->pages, 40u);
     ASSERT_EQ(largest(2), 2 * kPage);
-    ASSERT_EQ(GrowthPlanner(*arena_, runs_).fewest_pages_later(2 * kPage, 0), 2u);
+    ASSERT_EQ(planner().fewest_pages_later(2 * kPage, 0), 2u);
   };
   make(1'400);
   const double few = seconds(plan_all);
@@ -555,7 +554,7 @@ TEST_F(RandomArena, WherePagesAreSparedNoOtherPlaceLeavesMoreThatCanMove) {
           random.one_in(2) ? random.between(1, 6000) : random.between(1, 12) * kPage);
       if (runs_.can_take(units, 1, 0, Reach::everywhere)) continue;
       for (const Spared spared : {Spared::idle, Spared::whole}) {
-        const auto it = GrowthPlanner(*arena_, runs_).plan(units, 1, 0, true, spared);
+        const auto it = planner().plan(units, 1, 0, true, spared);
         const std::vector<bool> movable = movable_pages(spared == Spared::idle);
         const std::uint64_t best = look_sparing(units, movable);
         ASSERT_EQ(it.has_value(), best != kUnlimited);
