@@ -69,8 +69,8 @@ TEST_F(PoolReleaseTest, EachTrimIsForItsReason) {
   free(first);
   free(second);
   settle();
-  free(allocate(64 * kMiB));  // for which the two empty segments go
-  EXPECT_EQ(trimmed(TrimReason::out_of_memory), 64 * kMiB);
+  free(allocate(64 * kMiB));  // in whose place the two empty segments were
+  EXPECT_EQ(trimmed(TrimReason::recycle), 64 * kMiB);
   settle();
   EXPECT_EQ(pool_->trim(0, TrimReason::pressure), 64 * kMiB);
   EXPECT_EQ(trimmed(TrimReason::pressure), 64 * kMiB);
