@@ -59,6 +59,7 @@ const char* to_string(TrimReason value) noexcept {
     case TrimReason::idle: return "idle";
     case TrimReason::pressure: return "pressure";
     case TrimReason::out_of_memory: return "out_of_memory";
+    case TrimReason::recycle: return "recycle";
   }
   return "unknown";
 }

@@ -197,8 +197,8 @@ def recycling():
         graph("What that costs", "Seconds a second (100 %: one thread, always). Waiting is what "
               "the program loses: the time in which threads that allocate wait for the driver. "
               "Moving: driver calls that move pages, by any thread. Driver: all calls. Recorded "
-              "jobs under eager waited up to 0.8 %, one 3.5 %; more slack (pool.slack) costs memory "
-              "and saves waiting. Runbook: docs/runbooks/GpupoolRecyclingCostly.md", "percentunit",
+              "jobs under eager, once warm, waited up to 1.5 %, one about 4 %; more slack (pool.slack) "
+              "costs memory and saves waiting. Runbook: docs/runbooks/GpupoolRecyclingCostly.md", "percentunit",
               [(rate("gpupool_driver_wait_seconds_total"), "waiting"),
                (rate("gpupool_recycle_seconds_total"), "moving"),
                (rate("gpupool_driver_seconds_total"), "driver")], min=0),
@@ -208,8 +208,9 @@ def recycling():
               [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims by reason", "Bytes a second given back by trims. api: the program asked. "
-              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: on "
-              "the way to serving a request.", "binBps",
+              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: "
+              "for a request that nothing else would have served. recycle: segments of cudaMalloc, "
+              "in whose place others are held.", "binBps",
               [(rate_by("reason", "gpupool_trimmed_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims", "How many, by reason, in each interval shown.", "short",

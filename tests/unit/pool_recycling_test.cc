@@ -248,7 +248,10 @@ TEST_F(PoolRecyclingTest, SegmentsGoBackInsteadOfMoving) {
   void* large = allocate(32 * kPage);
   EXPECT_EQ(held_pages(), 64u);
   EXPECT_EQ(pool_->stats().pages_recycled, 0u);
-  EXPECT_EQ(pool_->stats().pages_unmapped, 32u);
+  const StatsV1 stats = pool_->stats();
+  EXPECT_EQ(stats.pages_unmapped, 32u);
+  EXPECT_EQ(stats.trims_by_reason[static_cast<std::size_t>(TrimReason::recycle)], 1u);
+  EXPECT_EQ(stats.trims_by_reason[static_cast<std::size_t>(TrimReason::out_of_memory)], 0u);
   free(large);
   free(blocks[1]);
   free(blocks[3]);

@@ -76,7 +76,8 @@ inline constexpr std::uint64_t kMaxTrimBytes = std::uint64_t{1} << 60;
 struct TrimOptions {
   /// Memory that was empty for this long goes back; 0: never.
   std::uint64_t idle_after_ns = 0;
-  /// At most so much of it a second; above 0 where that is.
+  /// At most so much of it a second; above 0 where that is. Up to one second's worth is saved up,
+  /// so that the first second may give back twice as much.
   std::uint64_t idle_bytes_per_second = std::uint64_t{1} << 30;
   /// While the device has less than this free, empty memory goes back for whoever else is on it, at
   /// once; 0: never.

@@ -70,9 +70,10 @@ enum class TrimReason : std::uint8_t {
   api,            // the program asked
   idle,           // nobody used the memory for a while
   pressure,       // another process needs memory on the device
-  out_of_memory,  // on the way to serving a request
+  out_of_memory,  // for a request that could not have been served otherwise
+  recycle,        // segments of cudaMalloc, which do not move: others are held in their place
 };
-inline constexpr std::size_t kTrimReasonCount = 4;
+inline constexpr std::size_t kTrimReasonCount = 5;
 
 /// Which tier served a hit.
 enum class Tier : std::uint8_t { cache, size_class, buddy, run };
@@ -215,7 +216,8 @@ struct StatsV1 {
   std::uint64_t watched_count = 0;
 
   // Peaks, since the start or Pool::reset_peaks. Requested bytes: exact while one thread uses the
-  // pool; with more up to 8 MiB for each of them, or 0.8 %, the larger, too low.
+  // pool. With more it is off by up to 8 MiB for each of them, or 0.8 % in all, the larger: too
+  // low, or, where one thread frees what another allocates, by as much and a block too high.
   std::uint64_t peak_requested_bytes = 0;
   std::uint64_t peak_held_bytes = 0;
   std::uint64_t largest_free_block_at_peak_held_bytes = 0;
