@@ -139,13 +139,13 @@ void Arena::end_stale(const std::vector<Stale>& stale, bool is_unmapped) {
   }
 }
 
-std::uint64_t Arena::whole_pages_of_large(std::uint64_t first, std::uint64_t end) const noexcept {
+PageSpan Arena::whole_span_of_large(std::uint64_t first, std::uint64_t end) const noexcept {
   const PageSpan& front = mapping_of(first).pages;
   if (front.first < first) first = front.end();
-  if (first >= end) return 0;
+  if (first >= end) return {};
   const PageSpan& back = mapping_of(end - 1).pages;
   if (back.end() > end) end = back.first;
-  return end > first ? end - first : 0;
+  return end > first ? PageSpan{first, end - first} : PageSpan();
 }
 
 void Arena::withdraw(const Mapping& mapping) {

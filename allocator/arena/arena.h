@@ -121,10 +121,18 @@ class Arena {
   const HoleList& holes() const noexcept { return holes_; }
   /// What they will be when nothing is stale. Cost: O(n log n) for the stale addresses.
   std::vector<PageSpan> holes_once_unmapped() const;
-  /// How many pages of [first, end), all of them backed, are of mappings that lie wholly in it.
+  /// Which pages of [first, end), all of them backed, are of mappings that lie wholly in it.
+  PageSpan whole_span(std::uint64_t first, std::uint64_t end) const noexcept {
+    if (first >= end) return {};
+    return large_mappings_ == 0 ? PageSpan{first, end - first} : whole_span_of_large(first, end);
+  }
   std::uint64_t whole_pages(std::uint64_t first, std::uint64_t end) const noexcept {
-    if (first >= end) return 0;
-    return large_mappings_ == 0 ? end - first : whole_pages_of_large(first, end);
+    return whole_span(first, end).count;
+  }
+  bool has_large_mappings() const noexcept { return large_mappings_ > 0; }
+  /// Whether two pages that are backed are of one mapping.
+  bool are_of_one(std::uint64_t a, std::uint64_t b) const noexcept {
+    return table_[a].mapping == table_[b].mapping;
   }
   /// The unbacked pages above that mark.
   PageSpan tail() const noexcept { return {high_water_, line_end_ - high_water_}; }
@@ -170,7 +178,7 @@ class Arena {
   struct PageEntry {
     std::uint32_t mapping = 0;  // index in mappings_ plus 1; 0: unbacked
   };
-  std::uint64_t whole_pages_of_large(std::uint64_t first, std::uint64_t end) const noexcept;
+  PageSpan whole_span_of_large(std::uint64_t first, std::uint64_t end) const noexcept;
   /// Unbacked pages are backed from now on.
   void fill(PageSpan pages);
   void add_stale(PageSpan pages, DeviceAddress address, std::uint32_t index,

@@ -28,10 +28,9 @@ std::uint64_t Pool::Impl::free_bytes() const {
 }
 
 std::uint64_t Pool::Impl::movable_pages() const {
-  // Where one stream is known, its free runs are ready whatever it is still at: see by page.
+  // Where one stream is known, its free runs are ready whatever it is still at.
   const internal::RunTable& runs = tiers_.runs();
-  return runs.is_alone() && streams_.has_unfinished() ? recycler_->idle_pages()
-                                                      : runs.empty_pages();
+  return streams_.has_unfinished() ? runs.idle_pages() : runs.empty_pages();
 }
 
 std::uint64_t Pool::Impl::largest_satisfiable() const {

@@ -1,5 +1,7 @@
 #include "runs/page_tickets.h"
 
+#include <bit>
+
 namespace gpupool::internal {
 
 void PageTickets::Places::add_to_others(std::uint64_t place, const TicketSet& tickets,
@@ -22,11 +24,15 @@ void PageTickets::Places::add_to_others(std::uint64_t place, const TicketSet& ti
 }
 
 void PageTickets::Places::add_to(TicketSet& sum, std::uint64_t place, StreamTable& streams) const {
+  if (one_[place] != 0) sum.add(unfinished(place, streams), streams);
+}
+
+TicketSet PageTickets::Places::unfinished(std::uint64_t place, const StreamTable& streams) const {
   const std::uint64_t one = one_[place];
-  if (one == 0) return;
+  if (one == 0) return TicketSet();
   TicketSet set = one == kSeveral ? several_[place] : TicketSet(TicketSet::ticket_of(one));
   set.prune(streams);
-  sum.add(set, streams);
+  return set;
 }
 
 void PageTickets::add_long(std::uint64_t first, std::uint64_t end, const TicketSet& tickets,
@@ -41,9 +47,40 @@ void PageTickets::add_long(std::uint64_t first, std::uint64_t end, const TicketS
   }
 }
 
-void PageTickets::reset(PageSpan pages) {
-  // A group's others are not: it keeps what it has until that is complete.
+void PageTickets::reset(PageSpan pages, StreamTable& streams) {
+  if (pages.count == 0) return;
+  // A group's others are not: what it has is theirs now.
+  const std::uint64_t last = (pages.end() - 1) / kGroupPages;
+  for (std::uint64_t group = pages.first / kGroupPages; group <= last; ++group) {
+    const TicketSet set = groups_.unfinished(group, streams);
+    groups_.clear(group);
+    if (set.empty()) continue;
+    const std::uint64_t first = group * kGroupPages;
+    for (std::uint64_t page = first; page < first + kGroupPages; ++page) {
+      if (page < pages.first || page >= pages.end()) pages_.add(page, set, streams);
+    }
+  }
   for (std::uint64_t page = pages.first; page < pages.end(); ++page) pages_.clear(page);
+}
+
+std::uint64_t PageTickets::busy(std::uint64_t first, std::uint64_t bits,
+                                const StreamTable& streams) const {
+  constexpr std::uint64_t kAllOfGroup = (std::uint64_t{1} << kGroupPages) - 1;
+  std::uint64_t busy = 0;
+  Look last;
+  for (std::uint64_t at = 0; at < 64; at += kGroupPages) {
+    const std::uint64_t of_group = bits & kAllOfGroup << at;
+    if (of_group == 0) continue;
+    if (groups_.is_unfinished((first + at) / kGroupPages, streams, last)) {
+      busy |= of_group;
+      continue;
+    }
+    for (std::uint64_t left = of_group; left != 0; left &= left - 1) {
+      const auto bit = static_cast<unsigned>(std::countr_zero(left));
+      if (pages_.is_unfinished(first + bit, streams, last)) busy |= std::uint64_t{1} << bit;
+    }
+  }
+  return busy;
 }
 
 TicketSet PageTickets::of(PageSpan pages, StreamTable& streams) const {

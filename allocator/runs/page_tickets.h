@@ -30,7 +30,8 @@ class PageTickets {
   static constexpr std::uint64_t kGroupPages = 8;
 
   bool reserve(std::uint64_t pages) {
-    return pages_.reserve(pages) && groups_.reserve(pages / kGroupPages + 1);
+    const std::uint64_t groups = pages / kGroupPages + 1;
+    return pages_.reserve(groups * kGroupPages) && groups_.reserve(groups);
   }
   /// Units [start, end) were freed.
   void add(std::uint64_t start, std::uint64_t end, const TicketSet& tickets, StreamTable& streams) {
@@ -43,11 +44,18 @@ class PageTickets {
     } while (page++ < last);
   }
   /// The pages are others than they were.
-  void reset(PageSpan pages);
+  void reset(PageSpan pages, StreamTable& streams);
   /// What is unfinished of all of them.
   TicketSet of(PageSpan pages, StreamTable& streams) const;
+  /// Which of `bits`, for the 64 pages from `first` on, are of pages with unfinished work.
+  std::uint64_t busy(std::uint64_t first, std::uint64_t bits, const StreamTable& streams) const;
 
  private:
+  /// What was last found of a word of theirs: most pages in a row have the same.
+  struct Look {
+    std::uint64_t one = 0;
+    bool is_unfinished = false;
+  };
   class Places {
    public:
     bool reserve(std::uint64_t count) { return one_.reserve(count) && several_.reserve(count); }
@@ -63,6 +71,15 @@ class PageTickets {
     }
     void clear(std::uint64_t place) { one_[place] = 0; }
     void add_to(TicketSet& sum, std::uint64_t place, StreamTable& streams) const;
+    TicketSet unfinished(std::uint64_t place, const StreamTable& streams) const;
+    bool is_unfinished(std::uint64_t place, const StreamTable& streams, Look& last) const {
+      const std::uint64_t one = one_[place];
+      if (one == 0) return false;
+      if (one == last.one) return last.is_unfinished;
+      if (one == kSeveral) return !unfinished(place, streams).empty();
+      last = {one, !streams.is_complete(TicketSet::ticket_of(one))};
+      return last.is_unfinished;
+    }
 
    private:
     void add_to_others(std::uint64_t place, const TicketSet& tickets, StreamTable& streams);

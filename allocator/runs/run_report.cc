@@ -1,5 +1,6 @@
 // What the run table says of itself: statistics, and the check of its invariants.
 #include <algorithm>
+#include <bit>
 #include <tuple>
 
 #include "base/check.h"
@@ -52,6 +53,7 @@ void RunTable::check_invariants() const {
   std::uint64_t ready_runs = 0;
   std::uint64_t pending_runs = 0;
   std::array<std::uint64_t, 2> end_runs{};  // ready and pending
+  std::uint64_t empty = 0;
   std::vector<std::uint64_t> usable(watched_.size());
   std::vector<std::uint64_t> own(by_stream_.size());
   for (RunId id = 1; id < id_end_; ++id) {
@@ -74,6 +76,7 @@ void RunTable::check_invariants() const {
       ++ready_runs;
       ready += run.units;
       longest = std::max<std::uint64_t>(longest, run.units);
+      empty += count_pages(run.start, run.units);
       for (std::size_t i = 0; i < usable.size(); ++i) {
         if (run.units * kUnitBytes >= watched_[i].bytes) usable[i] += run.units;
       }
@@ -84,6 +87,11 @@ void RunTable::check_invariants() const {
     }
   }
   GPUPOOL_CHECK(in_use == run_count_);
+  GPUPOOL_CHECK(empty == empty_pages_);
+  empty_.for_each_word(page_high_water(), [&](std::uint64_t, std::uint64_t bits) {
+    empty -= static_cast<std::uint64_t>(std::popcount(bits));
+  });
+  GPUPOOL_CHECK(empty == 0);
   GPUPOOL_CHECK(ready == ready_units_ && pending == pending_units_);
   for (StreamIndex i = 0; i < by_stream_.size(); ++i) GPUPOOL_CHECK(own[i] == by_stream_[i]->units);
   GPUPOOL_CHECK(longest == largest_ready_units());

@@ -1,5 +1,6 @@
 // Where the run table looks for units, and takes them from what it finds.
 #include <algorithm>
+#include <bit>
 
 #include "base/units.h"
 #include "runs/run_table.h"
@@ -137,6 +138,30 @@ std::uint64_t RunTable::largest_free_units() const {
   for_each_row(
       [&](RunId first, std::uint64_t end) { units = std::max(units, end - runs_[first].start); });
   return units;
+}
+
+std::uint64_t RunTable::idle_pages() const {
+  if (!is_alone_ || !tracks_pages_) return empty_pages_;
+  const bool is_large = arena_ != nullptr && arena_->has_large_mappings();
+  std::uint64_t busy_pages = 0;
+  std::uint64_t end = 0;  // of the last mapping that was counted
+  empty_.for_each_word(page_high_water(), [&](std::uint64_t first, std::uint64_t bits) {
+    std::uint64_t busy = page_tickets_.busy(first, bits, streams_);
+    if (!is_large) {
+      busy_pages += static_cast<std::uint64_t>(std::popcount(busy));
+      return;
+    }
+    // Of a mapping all pages or none.
+    for (; busy != 0; busy &= busy - 1) {
+      const std::uint64_t page = first + static_cast<unsigned>(std::countr_zero(busy));
+      if (page < end) continue;
+      std::uint64_t start = page;
+      while (start > 0 && arena_->are_of_one(start - 1, page)) --start;
+      for (end = page + 1; arena_->are_of_one(end, page);) ++end;
+      busy_pages += end - start;
+    }
+  });
+  return empty_pages_ - busy_pages;
 }
 
 std::uint64_t RunTable::pages_once_complete() const {

@@ -25,6 +25,7 @@ bool RunTable::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_uni
   // At most one run a backed unit; one more record while a run is being cut.
   return max_backed_units + 2 < kInChunk && by_unit_.reserve(unit_capacity + 1) &&
          runs_.reserve(max_backed_units + 2) && seams_.reserve(unit_capacity + 1) &&
+         empty_.reserve(divide_up(unit_capacity, kUnitsPerPage) + 1) &&
          page_tickets_.reserve(divide_up(unit_capacity, kUnitsPerPage) + 1);
 }
 
@@ -82,8 +83,9 @@ void RunTable::set_alone(bool is_alone) {
   ready.runs += added ? 1 : ~std::uint64_t{0};
   ready.units += delta;
   if (units < shortest_counted_units_) return;
-  const std::uint64_t pages = count_pages(start, units);
-  empty_pages_ += added ? pages : 0 - pages;
+  const PageSpan pages = whole_span(start, units);
+  empty_.flip(pages);
+  empty_pages_ += added ? pages.count : 0 - pages.count;
   if (units >= shortest_watched_units_) count_long(units, delta);
 }
 
@@ -99,18 +101,21 @@ void RunTable::set_alone(bool is_alone) {
   ready_units_ += delta;
   ready_by_log2_[static_cast<std::uint32_t>(std::bit_width(units)) - 1].units += delta;
   if (std::max(before, units) < shortest_counted_units_) return;
-  empty_pages_ += count_pages(start, units) - count_pages(from.start, before);
+  const PageSpan was = whole_span(from.start, before);
+  const PageSpan is = whole_span(start, units);
+  empty_.change(was, is);
+  empty_pages_ += is.count - was.count;
   if (std::max(before, units) < shortest_watched_units_) return;
   count_long(before, 0 - std::uint64_t{before});
   count_long(units, units);
 }
 
-std::uint64_t RunTable::count_pages(std::uint64_t start, std::uint32_t units) const noexcept {
-  if (!tracks_pages_ || units < kUnitsPerPage) return 0;
+PageSpan RunTable::whole_span(std::uint64_t start, std::uint32_t units) const noexcept {
+  if (!tracks_pages_ || units < kUnitsPerPage) return {};
   const std::uint64_t first = divide_up(start, kUnitsPerPage);
   const std::uint64_t end = (start + units) / kUnitsPerPage;
-  if (first >= end) return 0;
-  return arena_ != nullptr ? arena_->whole_pages(first, end) : end - first;
+  if (first >= end) return {};
+  return arena_ != nullptr ? arena_->whole_span(first, end) : PageSpan{first, end - first};
 }
 
 void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
@@ -231,7 +236,10 @@ void RunTable::track_pages(bool is_on) {
   const bool begins = is_on && !tracks_pages_;
   tracks_pages_ = is_on;
   shortest_counted_units_ = shortest_watched_units_;
-  if (!is_on) empty_pages_ = fewest_empty_pages_ = 0;
+  if (!is_on) {
+    empty_pages_ = fewest_empty_pages_ = 0;
+    empty_.clear(page_high_water());
+  }
   if (is_on)
     shortest_counted_units_ = std::min<std::uint64_t>(shortest_counted_units_, kUnitsPerPage);
   if (!begins) return;
@@ -241,7 +249,10 @@ void RunTable::track_pages(bool is_on) {
     const Run& run = runs_[id];
     if (run.kind != RunKind::free) continue;
     page_tickets_.add(run.start, run.end(), run.tickets, streams_);
-    if (run.holder == kAnybody) empty_pages_ += count_pages(run.start, run.units);
+    if (run.holder != kAnybody) continue;
+    const PageSpan pages = whole_span(run.start, run.units);
+    empty_.flip(pages);
+    empty_pages_ += pages.count;
   }
   fewest_empty_pages_ = empty_pages_;
 }
@@ -458,7 +469,7 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
 void RunTable::add(std::uint64_t start, std::uint32_t units, const TicketSet& tickets) {
   unit_high_water_ = std::max(unit_high_water_, start + units);
   const RunId id = new_run(start, units, RunKind::leaving);
-  page_tickets_.reset({start / kUnitsPerPage, divide_up(units, kUnitsPerPage)});
+  page_tickets_.reset({start / kUnitsPerPage, divide_up(units, kUnitsPerPage)}, streams_);
   put(id, tickets);
 }
 

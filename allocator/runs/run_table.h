@@ -34,6 +34,7 @@
 #include "base/lazy_array.h"
 #include "base/units.h"
 #include "gpupool/stats.h"
+#include "runs/page_rows.h"
 #include "runs/page_tickets.h"
 #include "runs/run.h"
 #include "runs/run_index.h"
@@ -105,6 +106,9 @@ class RunTable {
   bool is_alone() const noexcept { return is_alone_; }
   /// Pages, of mappings that are wholly free and ready.
   std::uint64_t empty_pages() const noexcept { return empty_pages_; }
+  /// Those of them that nobody may still be using. Cost: where one stream is known, whose runs are
+  /// ready whatever it is still at, a few instructions for each that is empty.
+  std::uint64_t idle_pages() const;
   /// The fewest that there were since the last call.
   std::uint64_t take_fewest_empty_pages() noexcept {
     return std::exchange(fewest_empty_pages_, empty_pages_);
@@ -241,7 +245,15 @@ class RunTable {
   void count_ready(std::uint64_t start, std::uint32_t units, bool added) noexcept;
   /// A ready run that was as `from` is now [start, start + units).
   void recount_ready(const Run& from, std::uint64_t start, std::uint32_t units) noexcept;
-  std::uint64_t count_pages(std::uint64_t start, std::uint32_t units) const noexcept;
+  /// The pages of mappings that lie wholly in [start, start + units).
+  PageSpan whole_span(std::uint64_t start, std::uint32_t units) const noexcept;
+  /// No page of a higher number ever was in a run.
+  std::uint64_t page_high_water() const noexcept {
+    return divide_up(unit_high_water_, kUnitsPerPage);
+  }
+  std::uint64_t count_pages(std::uint64_t start, std::uint32_t units) const noexcept {
+    return whole_span(start, units).count;
+  }
   void count_long(std::uint32_t units, std::uint64_t delta) noexcept;
   /// At the end of a step: within it a run may be in no index, which is to come back.
   void note_fewest() noexcept { fewest_empty_pages_ = std::min(fewest_empty_pages_, empty_pages_); }
@@ -302,6 +314,7 @@ class RunTable {
   std::uint64_t unit_high_water_ = 0;
   std::uint64_t run_count_ = 0;
   std::uint64_t ready_units_ = 0;
+  PageRows empty_;  // which they are
   std::uint64_t empty_pages_ = 0;
   std::uint64_t fewest_empty_pages_ = 0;
   std::uint64_t pending_units_ = 0;

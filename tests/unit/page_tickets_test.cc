@@ -86,14 +86,32 @@ TEST_F(PageTicketsTest, GroupsThatAreCoveredHaveThemInsteadOfTheirPages) {
   EXPECT_EQ(of(3 * kGroup - 1), Set());
   for (std::uint64_t page = kGroup - 1; page < 3 * kGroup - 1; ++page)
     EXPECT_EQ(of(page), (Set{1}));
-  // A group keeps its own when a page of it is another; its pages do not.
-  tickets_.reset({kGroup - 1, kGroup + 2});
+  // What a group had is its pages' when one of them is another.
+  tickets_.reset({kGroup - 1, kGroup + 2}, streams_);
   EXPECT_EQ(of(kGroup - 1), Set());
-  EXPECT_EQ(of(kGroup), (Set{1}));
+  EXPECT_EQ(of(kGroup), Set());
   EXPECT_EQ(of(2 * kGroup), Set());
   EXPECT_EQ(of(2 * kGroup + 1), (Set{1}));
   complete(1);
   EXPECT_EQ(of(0, kPages), Set());
+}
+
+TEST_F(PageTicketsTest, WhereAPageIsAnotherItsGroupLeavesTheRestWhatItHad) {
+  add(0, 2 * kGroup, busy({2}));
+  tickets_.reset({3, 1}, streams_);
+  EXPECT_EQ(of(3), Set());
+  for (std::uint64_t page = 0; page < 2 * kGroup; ++page) {
+    if (page != 3) {
+      EXPECT_EQ(of(page), (Set{2})) << page;
+    }
+  }
+  EXPECT_EQ(tickets_.busy(0, 0x5555, streams_), 0x5555u);
+  EXPECT_EQ(tickets_.busy(0, ~std::uint64_t{0}, streams_), 0xfff7u);
+  add(2 * kGroup + 3, 1, busy({1, 3}));
+  EXPECT_EQ(tickets_.busy(0, 0xfff0000, streams_), std::uint64_t{1} << (2 * kGroup + 3));
+  complete(1);
+  complete(2);
+  EXPECT_EQ(tickets_.busy(0, ~std::uint64_t{0}, streams_), std::uint64_t{1} << (2 * kGroup + 3));
 }
 
 TEST_F(PageTicketsTest, ALaterTicketOfTheStreamTakesThePlaceOfTheEarlier) {
@@ -124,7 +142,7 @@ TEST_F(PageTicketsTest, SeveralStreamsAreInTheOtherTable) {
   EXPECT_EQ(of(4), Set());
   add(4, 1, busy({5}));
   EXPECT_EQ(of(4), (Set{5}));
-  tickets_.reset({4, 1});
+  tickets_.reset({4, 1}, streams_);
   EXPECT_EQ(of(4), Set());
   add(4, 1, busy({6}));
   EXPECT_EQ(of(4), (Set{6}));
@@ -181,7 +199,7 @@ TEST_F(PageTicketsTest, HaveAtLeastTheirPagesAndAtMostTheirGroups) {
       case 1: {
         const std::uint64_t first = random.below(kPages);
         const std::uint64_t end = std::min(kPages, first + random.between(1, 3));
-        tickets_.reset({first, end - first});
+        tickets_.reset({first, end - first}, streams_);
         for (std::uint64_t page = first; page < end; ++page) pages[page].clear();
         break;
       }

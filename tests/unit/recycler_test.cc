@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <tuple>
 #include <vector>
@@ -19,12 +20,13 @@ constexpr std::uint32_t kPage = kUnitsPerPage;
 class RecyclerTest : public ArenaFixture {
  protected:
   explicit RecyclerTest(std::uint64_t limit_pages = 16,
-                        std::uint64_t device_bytes = std::uint64_t{1} << 30)
+                        std::uint64_t device_bytes = std::uint64_t{1} << 30,
+                        StreamIndex streams = 3)
       : ArenaFixture(limit_pages, device_bytes) {
     const std::uint64_t units = arena_->page_capacity() * kPage;
     EXPECT_TRUE(runs_.reserve(units, units, arena_.get()));
     runs_.track_pages(true);
-    for (StreamIndex i = 0; i < 3; ++i) runs_.know_stream(i);
+    for (StreamIndex i = 0; i < streams; ++i) runs_.know_stream(i);
     options_.recycling = Recycling::eager;
     options_.slack = 0;
   }
@@ -445,6 +447,88 @@ TEST_F(LargeHandleTest, WhereTheyDoNotFitTheyStay) {
   recycler_.call_off(supply);
   EXPECT_FALSE(recycler_.can_serve(single, options_, 0, 0));
   EXPECT_EQ(recycler_.idle_pages(), 2u);
+}
+
+// One stream alone, whose runs are ready whatever it is still at.
+
+class LoneStreamTest : public RecyclerTest {
+ protected:
+  explicit LoneStreamTest(std::uint64_t limit_pages = 16)
+      : RecyclerTest(limit_pages, std::uint64_t{64} << 30, 1) {}
+
+  void add(std::uint64_t first, std::uint64_t pages) {
+    map(first, pages);
+    runs_.set_end(arena_->high_water() * kPage);
+    runs_.add(first * kPage, static_cast<std::uint32_t>(pages * kPage));
+  }
+};
+
+// Counted by bits, and found by a walk over the runs.
+TEST_F(LoneStreamTest, IdlePagesAreThoseThatCouldMove) {
+  test::Random random(9);
+  for (std::uint64_t page = 0; page < 36; page += 3) add(page, page % 2 == 0 ? 3 : 1);
+  std::vector<RunId> live;
+  std::uint64_t differing = 0;
+  for (int step = 0; step < 6000; ++step) {
+    options_.alias_reuse = step / 500 % 2 == 0 ? AliasReuse::wait : AliasReuse::same_stream;
+    const bool goes_up = random.below(100) < (step / 300 % 2 == 0 ? 58u : 42u);
+    if (random.one_in(12)) {
+      device_.complete(raw_[0]);
+      streams_.poll();
+    } else if (random.one_in(30)) {
+      unmap_stale();
+    } else if (goes_up || live.empty()) {
+      const auto units = static_cast<std::uint32_t>(
+          random.one_in(2) ? random.between(1, kPage) : random.between(1, 20 * kPage));
+      if (const RunId id = serve(units); id != 0) live.push_back(id);
+    } else {
+      std::swap(live[random.below(live.size())], live.back());
+      put(live.back(), random.one_in(3) ? busy({0}) : TicketSet(streams_.ticket(0)));
+      live.pop_back();
+    }
+    runs_.check_invariants();
+    const std::uint64_t idle = runs_.idle_pages();
+    ASSERT_EQ(idle, recycler_.idle_pages()) << "step " << step;
+    differing += idle != 0 && idle != runs_.empty_pages() ? 1 : 0;
+  }
+  EXPECT_GT(differing, 300u);
+  EXPECT_GT(recycler_.recycled_pages(), 300u);
+  runs_.track_pages(false);
+  EXPECT_EQ(runs_.idle_pages(), 0u);
+  runs_.track_pages(true);
+  runs_.check_invariants();
+}
+
+class ManyEmptyPages : public LoneStreamTest {
+ protected:
+  ManyEmptyPages() : LoneStreamTest(8192) {}
+};
+
+TEST_F(ManyEmptyPages, AreCountedWithoutAWalkOverTheirRuns) {
+  constexpr std::uint64_t kPages = 16'000;
+  std::vector<RunId> empty;
+  for (std::uint64_t page = 0; page < kPages; ++page) {
+    add(page, 1);
+    const RunId id =
+        runs_.take_at(runs_.free_at(page * kPage), page * kPage, kPage, RunKind::block);
+    if (page % 2 == 0) empty.push_back(id);
+  }
+  const TicketSet tickets = busy({0});
+  for (const RunId id : empty) put(id, tickets);
+  const auto seconds = [](auto count) {
+    double least = 1e9;
+    for (int i = 0; i < 7; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      EXPECT_EQ(count(), 0u);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      least = std::min(least, took.count());
+    }
+    return least;
+  };
+  const double walk = seconds([&] { return recycler_.idle_pages(); });
+  EXPECT_LT(3 * seconds([&] { return runs_.idle_pages(); }), walk);
+  complete_all();
+  EXPECT_EQ(runs_.idle_pages(), kPages / 2);
 }
 
 }  // namespace
