@@ -371,8 +371,8 @@ class Pool::Impl : private internal::PoolState {
   void find_empty() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Gives empty pages back until `bytes` more are at most `bound`, but `reserve` bytes of them;
   /// false where there are too few.
-  bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,
-                TrimReason reason) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   /// What requests have taken from the reserve, as far as the device and the limit have it again.
   std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
