@@ -1,11 +1,16 @@
 #include "arena/arena.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/check.h"
 
 namespace gpupool::internal {
+namespace {
+
+/// No number of completed epochs.
+constexpr std::uint64_t kNeverLooked = ~std::uint64_t{0};
+
+}  // namespace
 
 Arena::Arena(Driver& driver, std::uint64_t page_capacity, std::uint64_t line_end)
     : driver_(driver), page_capacity_(page_capacity), line_end_(line_end) {}
@@ -41,17 +46,17 @@ void Arena::commit(const std::vector<Mapping>& mappings) {
 }
 
 void Arena::extend_line(std::uint64_t first, std::uint64_t end) {
-  if (tail().count > 0) add_hole(tail());
+  if (tail().count > 0) holes_.add(tail());
   gaps_ += first - line_end_;
   high_water_ = first;
   line_end_ = end;
 }
 
 void Arena::fill(PageSpan pages) {
-  if (pages.first > high_water_) add_hole({high_water_, pages.first - high_water_});
+  if (pages.first > high_water_) holes_.add({high_water_, pages.first - high_water_});
   // A handle may begin in a hole and end in the tail behind it.
   const std::uint64_t old_end = std::min(pages.end(), high_water_);
-  if (pages.first < old_end) remove_hole({pages.first, old_end - pages.first});
+  if (pages.first < old_end) holes_.remove({pages.first, old_end - pages.first});
   high_water_ = std::max(high_water_, pages.end());
 }
 
@@ -74,28 +79,41 @@ void Arena::relocate(const Mapping& to, const TicketSet& tickets) {
 void Arena::add_stale(PageSpan pages, DeviceAddress address, std::uint32_t index,
                       const TicketSet& tickets) {
   ++mappings_[index - 1].aliases;
-  stale_.push_back({pages, address, index, tickets});
+  if (tickets.empty()) {
+    stale_.push_back({pages, address, index, tickets});
+  } else {
+    waiting_.push_back({pages, address, index, tickets});
+    seen_complete_ = kNeverLooked;
+  }
   stale_pages_ += pages.count;
 }
 
-std::vector<Stale> Arena::take_stale(StreamTable& streams, std::uint64_t most_pages) {
-  std::vector<Stale> taken;
-  std::uint64_t pages = 0;
-  const auto is_taken = [&](Stale& stale) {
-    if (pages >= most_pages) return false;
+void Arena::look_at_waiting(const StreamTable& streams) {
+  if (waiting_.empty() || seen_complete_ == streams.epochs_completed()) return;
+  seen_complete_ = streams.epochs_completed();
+  const auto is_over = [&](Stale& stale) {
     stale.tickets.prune(streams);
     if (!stale.tickets.empty()) return false;
-    pages += stale.pages.count;
-    taken.push_back(stale);
+    stale_.push_back(stale);
     return true;
   };
-  stale_.erase(std::remove_if(stale_.begin(), stale_.end(), is_taken), stale_.end());
+  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), is_over), waiting_.end());
+}
+
+std::vector<Stale> Arena::take_stale(const StreamTable& streams, std::uint64_t most_pages) {
+  look_at_waiting(streams);
+  std::vector<Stale> taken;
+  for (std::uint64_t pages = 0; pages < most_pages && !stale_.empty(); stale_.pop_front()) {
+    taken.push_back(stale_.front());
+    pages += taken.back().pages.count;
+  }
   return taken;
 }
 
 std::vector<PageSpan> Arena::holes_once_unmapped() const {
-  std::vector<PageSpan> spans = holes_;
+  std::vector<PageSpan> spans(holes_.begin(), holes_.end());
   for (const Stale& stale : stale_) spans.push_back(stale.pages);
+  for (const Stale& stale : waiting_) spans.push_back(stale.pages);
   const auto is_before = [](PageSpan a, PageSpan b) { return a.first < b.first; };
   std::sort(spans.begin(), spans.end(), is_before);
   std::vector<PageSpan> joined;
@@ -117,7 +135,7 @@ void Arena::end_stale(const std::vector<Stale>& stale, bool is_unmapped) {
   for (const Stale& gone : stale) {
     --mappings_[gone.mapping - 1].aliases;
     stale_pages_ -= gone.pages.count;
-    add_hole(gone.pages);
+    holes_.add(gone.pages);
   }
 }
 
@@ -137,7 +155,7 @@ void Arena::withdraw(const Mapping& mapping) {
     GPUPOOL_CHECK(table_[page].mapping == index + 1);
     table_[page].mapping = 0;
   }
-  add_hole(gone.pages);
+  holes_.add(gone.pages);
   GPUPOOL_CHECK(mappings_[index].aliases == 0);
   free_mappings_.push_back(index);
   held_bytes_ -= gone.bytes;
@@ -185,53 +203,22 @@ const Mapping& Arena::mapping_of(std::uint64_t page) const noexcept {
 }
 
 std::optional<PageSpan> Arena::find_unbacked(std::uint64_t pages) const {
+  // A gap stays on both sides, where gaps are kept at all.
   const std::uint64_t gap = gap_pages();
-  for (const PageSpan& hole : holes_) {
-    // A gap stays on both sides, where gaps are kept at all.
-    if (hole.count >= pages + 2 * gap) return PageSpan{hole.first + gap, pages};
-  }
+  if (const auto hole = holes_.find_first(pages + 2 * gap))
+    return PageSpan{hole->first + gap, pages};
   const std::uint64_t first = high_water_ + (high_water_ > 0 ? gap : 0);
   if (first + pages > line_end_) return std::nullopt;
   return PageSpan{first, pages};
 }
 
-void Arena::add_hole(PageSpan pages) {
-  auto next = std::lower_bound(
-      holes_.begin(), holes_.end(), pages.first,
-      [](const PageSpan& hole, std::uint64_t first) { return hole.first < first; });
-  if (next != holes_.begin() && std::prev(next)->end() == pages.first) {
-    --next;
-    next->count += pages.count;
-  } else {
-    next = holes_.insert(next, pages);
-  }
-  const auto after = std::next(next);
-  if (after != holes_.end() && next->end() == after->first) {
-    next->count += after->count;
-    holes_.erase(after);
-  }
-}
-
-void Arena::remove_hole(PageSpan pages) {
-  const auto hole = std::find_if(holes_.begin(), holes_.end(), [&](const PageSpan& candidate) {
-    return candidate.first <= pages.first && pages.end() <= candidate.end();
-  });
-  GPUPOOL_CHECK(hole != holes_.end());
-  const PageSpan before{hole->first, pages.first - hole->first};
-  const PageSpan after{pages.end(), hole->end() - pages.end()};
-  const auto at = holes_.erase(hole);
-  const auto inserted = after.count > 0 ? holes_.insert(at, after) : at;
-  if (before.count > 0) holes_.insert(inserted, before);
-}
-
 std::uint64_t Arena::metadata_bytes() const noexcept {
   return high_water_ * sizeof(PageEntry) + mappings_.capacity() * sizeof(Mapping) +
-         holes_.capacity() * sizeof(PageSpan) + stale_.capacity() * sizeof(Stale);
+         holes_.metadata_bytes() + (stale_.size() + waiting_.capacity()) * sizeof(Stale);
 }
 
 void Arena::check_invariants() const {
   std::uint64_t bytes = 0;
-  std::uint64_t hole_pages = 0;
   std::uint64_t unbacked = 0;
   for (std::uint64_t page = 0; page < high_water_;) {
     if (!is_backed(page)) {
@@ -244,11 +231,7 @@ void Arena::check_invariants() const {
     bytes += mapping.bytes;
     page = mapping.pages.end();
   }
-  for (std::size_t i = 0; i < holes_.size(); ++i) {
-    hole_pages += holes_[i].count;
-    GPUPOOL_CHECK(i == 0 || holes_[i - 1].end() < holes_[i].first);
-  }
-  GPUPOOL_CHECK(hole_pages + stale_pages_ + gaps_ == unbacked);
+  GPUPOOL_CHECK(holes_.check_invariants() + stale_pages_ + gaps_ == unbacked);
   for (const Mapping& mapping : stuck_) {
     if (mapping.address == 0) bytes += mapping.bytes;  // the others are on the line, counted there
   }

@@ -18,11 +18,14 @@
 #define GPUPOOL_ARENA_ARENA_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "arena/address_map.h"
+#include "arena/hole_list.h"
+#include "arena/page_span.h"
 #include "backend/driver.h"
 #include "base/lazy_array.h"
 #include "base/units.h"
@@ -31,13 +34,6 @@
 #include "stream/ticket_set.h"
 
 namespace gpupool::internal {
-
-/// Pages [first, first + count).
-struct PageSpan {
-  std::uint64_t first = 0;
-  std::uint64_t count = 0;
-  std::uint64_t end() const noexcept { return first + count; }
-};
 
 /// A handle or segment and where it lies.
 struct Mapping {
@@ -105,8 +101,10 @@ class Arena {
   void relocate(const Mapping& to, const TicketSet& tickets);
   /// Where moved mappings were. Some of it may be unmapped by a thread at this moment.
   std::uint64_t stale_pages() const noexcept { return stale_pages_; }
-  /// Takes up to `most_pages` of it that nobody uses any more, which the caller unmaps.
-  std::vector<Stale> take_stale(StreamTable& streams, std::uint64_t most_pages);
+  /// Takes up to `most_pages` of it that nobody uses any more, which the caller unmaps: the oldest
+  /// first, those that had to wait for work behind those that had not. Cost: O(1) for each that is
+  /// taken; a step for each that waits, where more work has become complete since the last call.
+  std::vector<Stale> take_stale(const StreamTable& streams, std::uint64_t most_pages);
   /// They are unmapped; or, where the driver refused, are to be tried again.
   void end_stale(const std::vector<Stale>& stale, bool is_unmapped);
   /// Keeps account of memory that the driver would not take back. What is on the line still
@@ -120,7 +118,7 @@ class Arena {
   /// the line. Nothing where the line is used up.
   std::optional<PageSpan> find_unbacked(std::uint64_t pages) const;
   /// The unbacked stretches below the high-water mark, in order.
-  const std::vector<PageSpan>& holes() const noexcept { return holes_; }
+  const HoleList& holes() const noexcept { return holes_; }
   /// What they will be when nothing is stale. Cost: O(n log n) for the stale addresses.
   std::vector<PageSpan> holes_once_unmapped() const;
   /// How many pages of [first, end), all of them backed, are of mappings that lie wholly in it.
@@ -177,8 +175,7 @@ class Arena {
   void fill(PageSpan pages);
   void add_stale(PageSpan pages, DeviceAddress address, std::uint32_t index,
                  const TicketSet& tickets);
-  void add_hole(PageSpan pages);
-  void remove_hole(PageSpan pages);
+  void look_at_waiting(const StreamTable& streams);
 
   std::uint64_t page_capacity_;
   std::uint64_t line_end_;
@@ -186,10 +183,12 @@ class Arena {
   LazyArray<PageEntry> table_;
   std::vector<Mapping> mappings_;
   std::vector<std::uint32_t> free_mappings_;
-  std::vector<PageSpan> holes_;  // disjoint, sorted, joined
+  HoleList holes_;
   std::vector<Mapping> stuck_;
-  std::vector<Stale> stale_;       // oldest first
-  std::uint64_t stale_pages_ = 0;  // those being unmapped included
+  std::deque<Stale> stale_;          // that nobody uses any more
+  std::vector<Stale> waiting_;       // with tickets as of the last look
+  std::uint64_t seen_complete_ = 0;  // epochs, at that look
+  std::uint64_t stale_pages_ = 0;    // those being unmapped included
   std::uint64_t high_water_ = 0;
   std::uint64_t held_bytes_ = 0;
   std::uint64_t stuck_bytes_ = 0;

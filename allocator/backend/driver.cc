@@ -30,12 +30,32 @@ auto Driver::timed(DriverOperation operation, std::size_t bytes, Call call) -> d
   return result;
 }
 
+template <class Given>
+Given Driver::count_taken(Given result, std::size_t bytes) {
+  if (result.ok()) taken_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return result;
+}
+
+Result<void> Driver::count_released(Result<void> result, std::size_t bytes) {
+  std::atomic<std::uint64_t>& released = released_bytes_[static_cast<std::size_t>(reason_)];
+  if (result.ok()) released.fetch_add(bytes, std::memory_order_relaxed);
+  return result;
+}
+
+std::uint64_t Driver::held_bytes() const noexcept {
+  std::uint64_t held = taken_bytes_.load(std::memory_order_relaxed);
+  for (const auto& released : released_bytes_) held -= released.load(std::memory_order_relaxed);
+  return held;
+}
+
 Result<PhysicalHandle> Driver::create(std::size_t bytes) {
-  return timed(DriverOperation::create, bytes, [&] { return backend_.create(bytes); });
+  return count_taken(timed(DriverOperation::create, bytes, [&] { return backend_.create(bytes); }),
+                     bytes);
 }
 
 Result<void> Driver::release(PhysicalHandle handle, std::size_t bytes) {
-  return timed(DriverOperation::release, bytes, [&] { return backend_.release(handle); });
+  return count_released(
+      timed(DriverOperation::release, bytes, [&] { return backend_.release(handle); }), bytes);
 }
 
 Result<void> Driver::map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle) {
@@ -52,14 +72,20 @@ Result<void> Driver::unmap(DeviceAddress address, std::size_t bytes) {
 }
 
 Result<DeviceAddress> Driver::allocate(std::size_t bytes) {
-  return timed(DriverOperation::allocate, bytes, [&] { return backend_.allocate(bytes); });
+  return count_taken(
+      timed(DriverOperation::allocate, bytes, [&] { return backend_.allocate(bytes); }), bytes);
 }
 
 Result<void> Driver::deallocate(DeviceAddress address, std::size_t bytes) {
-  return timed(DriverOperation::deallocate, bytes, [&] { return backend_.deallocate(address); });
+  return count_released(
+      timed(DriverOperation::deallocate, bytes, [&] { return backend_.deallocate(address); }),
+      bytes);
 }
 
 void Driver::add_to(StatsV1& stats) const {
+  for (std::size_t i = 0; i < kReleaseReasonCount; ++i) {
+    stats.released_bytes_by_reason[i] += released_bytes_[i].load(std::memory_order_relaxed);
+  }
   for (std::size_t i = 0; i < kDriverOperationCount; ++i) {
     const Counters& from = counters_[i];
     const auto calls = from.calls.load(std::memory_order_relaxed);

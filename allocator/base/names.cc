@@ -46,10 +46,9 @@ const char* to_string(FallbackReason value) noexcept {
 const char* to_string(ReleaseReason value) noexcept {
   switch (value) {
     case ReleaseReason::trim: return "trim";
-    case ReleaseReason::recycle: return "recycle";
     case ReleaseReason::rollback: return "rollback";
     case ReleaseReason::fallback: return "fallback";
-    case ReleaseReason::shutdown: return "shutdown";
+    case ReleaseReason::retry: return "retry";
   }
   return "unknown";
 }
@@ -60,6 +59,7 @@ const char* to_string(TrimReason value) noexcept {
     case TrimReason::idle: return "idle";
     case TrimReason::pressure: return "pressure";
     case TrimReason::out_of_memory: return "out_of_memory";
+    case TrimReason::recycle: return "recycle";
   }
   return "unknown";
 }

@@ -219,7 +219,7 @@ std::uint32_t Pool::Impl::tick_at(std::uint64_t now_ns) const {
 }
 
 void Pool::Impl::restart_aging() {
-  const std::uint64_t now = clock_.now_ns();
+  const std::uint64_t now = pool_time();
   first_tick_ = tick_at(now);
   aging_start_ns_ = now;
   next_aging_ns_ = now + kCacheAgeNs;

@@ -136,7 +136,7 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
   bool may_be_idle = false;
   {
     MutexLock lock(mu_);
-    forecast_.note(clock_.now_ns(), shape.units_needed());
+    forecast_.note(pool_time(), shape.units_needed());
     may_be_idle = options_.runtime.recycling != Recycling::off && streams_.has_unfinished();
   }
   // What only waits for somebody to look is empty as well.
@@ -225,7 +225,7 @@ bool Pool::Impl::suits_device(const PageSupply& supply, GrowthRound& round) {
   const std::uint64_t bytes = supply.new_pages * kPageBytes;
   {
     MutexLock lock(mu_);
-    const bool is_old = clock_.now_ns() - counted_.device_read_time_ns >= internal::kDeviceReadNs;
+    const bool is_old = pool_time() - counted_.device_read_time_ns >= internal::kDeviceReadNs;
     const bool is_doubted =
         bytes > counted_.device_free_bytes || (is_old && supply.new_pages >= kDoubtedPages);
     if (round.has_read_device || !is_doubted) return true;
@@ -295,7 +295,7 @@ bool Pool::Impl::refresh_device_memory() {
   MutexLock lock(mu_);
   counted_.device_free_bytes = memory.value().free_bytes;
   counted_.device_total_bytes = memory.value().total_bytes;
-  counted_.device_read_time_ns = clock_.now_ns();
+  counted_.device_read_time_ns = pool_time();
   return true;
 }
 

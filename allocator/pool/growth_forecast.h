@@ -2,6 +2,8 @@
 // moved or created within the last second or two. Maintenance has it ready, so that the next
 // request of its kind need not wait for the driver.
 //
+// Times are the pool's, which never go back.
+//
 // Thread safety: under the pool's lock. Cost: O(1).
 #ifndef GPUPOOL_POOL_GROWTH_FORECAST_H_
 #define GPUPOOL_POOL_GROWTH_FORECAST_H_

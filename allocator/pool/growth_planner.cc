@@ -17,27 +17,111 @@ GrowthPlan plan_of(PageSpan segment, std::uint64_t exact_pages) {
   return plan;
 }
 
-template <class Visit>
-void GrowthPlanner::for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream,
-                                     bool may_extend, Spared spared, Visit visit) const {
-  const PageSpan tail = arena_.tail();
+void GrowthPlanner::begin_at(PageSpan hole, const Search& search, Stretch& stretch) const {
+  const std::uint64_t start = hole.first * kUnitsPerPage;
+  const std::uint64_t before =
+      search.may_extend ? runs_.usable_units_before(start, search.stream) : 0;
+  stretch.clear();
+  add_backed(start - before, start, search.spared, stretch);
+}
+
+void GrowthPlanner::add_hole(PageSpan hole, const Search& search, Stretch& stretch) const {
+  const std::uint64_t end = hole.end() * kUnitsPerPage;
+  stretch.add(hole.first * kUnitsPerPage, end, false, Charge::by_page);
+  const std::uint64_t after = search.may_extend ? runs_.usable_units_after(end, search.stream) : 0;
+  add_backed(end, end + after, search.spared, stretch);
+}
+
+template <class Holes, class Visit>
+void GrowthPlanner::for_each_stretch(const Holes& holes, const Search& search, Visit visit) const {
   Stretch stretch;
-  for (std::size_t i = 0; i <= holes.size(); ++i) {
-    const PageSpan hole = i < holes.size() ? holes[i] : tail;
-    if (hole.count == 0) continue;
-    const std::uint64_t start = hole.first * kUnitsPerPage;
-    const std::uint64_t end = hole.end() * kUnitsPerPage;
-    if (stretch.is_empty() || stretch.end() != start) {
+  const auto add = [&](PageSpan hole) {
+    if (hole.count == 0) return;
+    if (stretch.is_empty() || stretch.end() != hole.first * kUnitsPerPage) {
       if (!stretch.is_empty()) visit(stretch);
-      stretch.clear();
-      const std::uint64_t before = may_extend ? runs_.usable_units_before(start, stream) : 0;
-      add_backed(start - before, start, spared, stretch);
+      begin_at(hole, search, stretch);
     }
-    stretch.add(start, end, false, Charge::by_page);
-    const std::uint64_t after = may_extend ? runs_.usable_units_after(end, stream) : 0;
-    add_backed(end, end + after, spared, stretch);
-  }
+    add_hole(hole, search, stretch);
+  };
+  for (const PageSpan& hole : holes) add(hole);
+  add(arena_.tail());
   if (!stretch.is_empty()) visit(stretch);
+}
+
+PageSpan GrowthPlanner::hole_at(std::uint64_t page) const {
+  const PageSpan tail = arena_.tail();
+  if (page == tail.first) return tail;
+  if (arena_.is_backed(page)) return {};
+  return arena_.holes().starting_at(page).value_or(PageSpan());
+}
+
+std::optional<PageSpan> GrowthPlanner::hole_before(std::uint64_t unit) const {
+  const std::uint64_t page = unit / kUnitsPerPage;
+  if (unit % kUnitsPerPage != 0 || page == 0 || arena_.is_backed(page - 1)) return std::nullopt;
+  return arena_.holes().ending_at(page);
+}
+
+void GrowthPlanner::make_stretch(PageSpan hole, const Search& search, Stretch& stretch) const {
+  // From its first hole on.
+  for (std::optional<PageSpan> before = hole; before.has_value();) {
+    hole = *before;
+    std::uint64_t start = hole.first * kUnitsPerPage;
+    if (search.may_extend) start -= runs_.usable_units_before(start, search.stream);
+    before = hole_before(start);
+  }
+  begin_at(hole, search, stretch);
+  while (hole.count > 0) {
+    add_hole(hole, search, stretch);
+    if (stretch.end() % kUnitsPerPage != 0) break;
+    hole = hole_at(stretch.end() / kUnitsPerPage);
+  }
+}
+
+bool GrowthPlanner::add_holes_beside_runs(std::uint64_t units, StreamIndex stream,
+                                          std::vector<std::uint64_t>& holes) const {
+  std::size_t left = arena_.holes().size();
+  return runs_.for_each_usable(static_cast<std::uint32_t>(units), stream, [&](RunId id) {
+    if (left-- == 0) return false;
+    const Run& run = runs_[id];
+    const std::uint64_t start = run.start - runs_.usable_units_before(run.start, stream);
+    const std::uint64_t end = run.end() + runs_.usable_units_after(run.end(), stream);
+    if (const auto before = hole_before(start)) holes.push_back(before->first);
+    if (end % kUnitsPerPage == 0) {
+      const PageSpan after = hole_at(end / kUnitsPerPage);
+      if (after.count > 0) holes.push_back(after.first);
+    }
+    return true;
+  });
+}
+
+template <class Visit>
+void GrowthPlanner::for_each_stretch_at(std::vector<std::uint64_t>& holes, const Search& search,
+                                        Visit visit) const {
+  std::sort(holes.begin(), holes.end());
+  Stretch stretch;
+  std::uint64_t end = 0;
+  for (const std::uint64_t first : holes) {
+    const PageSpan hole = hole_at(first);
+    if (hole.count == 0 || first * kUnitsPerPage < end) continue;
+    make_stretch(hole, search, stretch);
+    end = stretch.end();
+    visit(stretch);
+  }
+}
+
+template <class Visit>
+void GrowthPlanner::for_each_likely(std::uint32_t units, const Search& search, Visit visit) const {
+  const HoleList& all = arena_.holes();
+  // Note [Stretches that matter] in the header.
+  const std::uint64_t pages = divide_up(units, kUnitsPerPage);
+  const std::uint64_t beyond = units - (pages - 1) * kUnitsPerPage;
+  std::vector<std::uint64_t> holes{arena_.tail().first};
+  if (const auto hole = all.find_first(pages)) holes.push_back(hole->first);
+  const bool is_known =
+      all.size() > few_holes_ &&
+      (!search.may_extend || add_holes_beside_runs((beyond + 1) / 2, search.stream, holes));
+  if (is_known) return for_each_stretch_at(holes, search, visit);
+  for_each_stretch(all, search, visit);
 }
 
 void GrowthPlanner::add_backed(std::uint64_t start, std::uint64_t end, Spared spared,
@@ -93,7 +177,7 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   }
   Stretch::Window best;
   Stretch around;
-  for_each_stretch(arena_.holes(), stream, may_extend, spared, [&](const Stretch& stretch) {
+  for_each_likely(units, {stream, may_extend, spared}, [&](const Stretch& stretch) {
     if (stretch.end() - stretch.start() < units) return;
     const Stretch::Window window = stretch.best_window(units, align_units);
     if (window.cost >= best.cost) return;
@@ -124,11 +208,16 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
 std::optional<std::uint64_t> GrowthPlanner::fewest_pages_later(std::uint32_t units,
                                                                StreamIndex stream) const {
   Stretch::Window best;
-  for_each_stretch(arena_.holes_once_unmapped(), stream, true, Spared::whole,
-                   [&](const Stretch& stretch) {
-                     if (stretch.end() - stretch.start() < units) return;
-                     best.cost = std::min(best.cost, stretch.best_window(units, 1).cost);
-                   });
+  const Search search{stream, true, Spared::whole};
+  const auto look = [&](const Stretch& stretch) {
+    if (stretch.end() - stretch.start() < units) return;
+    best.cost = std::min(best.cost, stretch.best_window(units, 1).cost);
+  };
+  if (arena_.stale_pages() == 0) {
+    for_each_likely(units, search, look);
+  } else {
+    for_each_stretch(arena_.holes_once_unmapped(), search, look);
+  }
   if (best.cost == Stretch::Window().cost) return std::nullopt;
   return best.cost;
 }
@@ -139,9 +228,23 @@ std::uint64_t GrowthPlanner::largest_units(std::uint64_t pages) const {
   if (!arena_.is_contiguous()) {
     return arena_.find_unbacked(pages).has_value() ? pages * kUnitsPerPage : 0;
   }
-  for_each_stretch(arena_.holes(), kAnybody, true, Spared::nothing, [&](const Stretch& stretch) {
+  const Search search{kAnybody, true, Spared::nothing};
+  const auto look = [&](const Stretch& stretch) {
     largest = std::max(largest, stretch.longest_window(pages));
-  });
+  };
+  const HoleList& all = arena_.holes();
+  const std::uint64_t most = std::min(all.longest(), pages);
+  std::vector<std::uint64_t> holes{arena_.tail().first};
+  if (most > 0) holes.push_back(all.find_first(most)->first);
+  for_each_stretch_at(holes, search, look);
+  // Of those that are left, one with shorter runs than these beside its hole is no longer.
+  const std::uint64_t beyond = (largest - std::min(largest, most * kUnitsPerPage)) / 2 + 1;
+  const std::uint64_t units = std::min<std::uint64_t>(beyond, kUnitsPerPage);
+  if (all.size() > few_holes_ && add_holes_beside_runs(units, kAnybody, holes)) {
+    for_each_stretch_at(holes, search, look);
+  } else {
+    for_each_stretch(all, search, look);
+  }
   return largest;
 }
 

@@ -7,11 +7,22 @@
 // the window takes them, count like those that are to be backed (Spared): what is left then
 // suffices if it does for any window.
 //
-// Thread safety: under the pool's lock. Cost: O(n log n) for the holes and the free runs beside
-// them; with pages spared, a step more for each page of those runs.
+// Note [Stretches that matter]
+// A request of n - 1 pages and b units more (b from 1 to a page) fits into a stretch of one hole
+// with runs of less than b / 2 units beside it only where the hole has n pages or more; and it
+// costs n there, at the front of the hole. A stretch of several holes has a run of a page or more
+// between them. So of all stretches without a run of b / 2 units no one is better than that of the
+// lowest hole of n pages. What is left to look at are those with such a run, or with runs of the
+// stream's own, which may lie in a row; and the line's tail.
+//
+// Thread safety: under the pool's lock. Cost: O(n log n) for the pieces of a stretch that is looked
+// at, and O(log) of all holes for each of the runs that the note speaks of; no more than a step for
+// each hole and the free runs beside it. With pages spared, a step more for each page of those
+// runs.
 #ifndef GPUPOOL_POOL_GROWTH_PLANNER_H_
 #define GPUPOOL_POOL_GROWTH_PLANNER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -44,7 +55,11 @@ enum class Spared : std::uint8_t {
 
 class GrowthPlanner {
  public:
-  GrowthPlanner(const Arena& arena, const RunTable& runs) : arena_(arena), runs_(runs) {}
+  /// So few holes are looked at one by one, whatever is beside them.
+  static constexpr std::size_t kFewHoles = 64;
+
+  GrowthPlanner(const Arena& arena, const RunTable& runs, std::size_t few_holes = kFewHoles)
+      : arena_(arena), runs_(runs), few_holes_(few_holes) {}
 
   /// Nothing where there is no stretch of addresses that is long enough. `may_extend`: free runs
   /// count; else unbacked pages alone, which are enough whoever takes the runs meanwhile.
@@ -57,10 +72,33 @@ class GrowthPlanner {
   std::uint64_t largest_units(std::uint64_t pages) const;
 
  private:
+  struct Search {
+    StreamIndex stream = kAnybody;
+    bool may_extend = true;
+    Spared spared = Spared::nothing;
+  };
   /// Calls `visit(stretch)` for each that has some of the `holes`, or the tail.
+  template <class Holes, class Visit>
+  void for_each_stretch(const Holes& holes, const Search& search, Visit visit) const;
+  /// For those that may have the best window for so many units: see the note.
   template <class Visit>
-  void for_each_stretch(const std::vector<PageSpan>& holes, StreamIndex stream, bool may_extend,
-                        Spared spared, Visit visit) const;
+  void for_each_likely(std::uint32_t units, const Search& search, Visit visit) const;
+  /// For those of the holes (or the tail) that begin at these pages, which are sorted for that.
+  template <class Visit>
+  void for_each_stretch_at(std::vector<std::uint64_t>& holes, const Search& search,
+                           Visit visit) const;
+  /// Adds where holes begin that are beside runs of `units` or more that the stream may use, or
+  /// beside any of its own. False where there are more such runs than holes.
+  bool add_holes_beside_runs(std::uint64_t units, StreamIndex stream,
+                             std::vector<std::uint64_t>& holes) const;
+  /// The hole, or the tail, that begins at `page`; of no pages where there is none.
+  PageSpan hole_at(std::uint64_t page) const;
+  /// The hole that ends at `unit`.
+  std::optional<PageSpan> hole_before(std::uint64_t unit) const;
+  /// The stretch that `hole` is in.
+  void make_stretch(PageSpan hole, const Search& search, Stretch& stretch) const;
+  void begin_at(PageSpan hole, const Search& search, Stretch& stretch) const;
+  void add_hole(PageSpan hole, const Search& search, Stretch& stretch) const;
   /// Free runs from the first to the last of which [start, end) consists.
   void add_backed(std::uint64_t start, std::uint64_t end, Spared spared, Stretch& stretch) const;
   /// How many empty pages of the free runs are none any more once all of the window is taken.
@@ -68,6 +106,7 @@ class GrowthPlanner {
 
   const Arena& arena_;
   const RunTable& runs_;
+  std::size_t few_holes_;
 };
 
 }  // namespace gpupool::internal

@@ -49,15 +49,15 @@ bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply&
     if (!is_contiguous) {
       // The fewer are held the better, also where others have to be held for it.
       exchange(missing.new_pages * kPageBytes, std::min(bound, held), options_.reserve_bytes,
-               false);
+               TrimReason::recycle);
     } else if (pages.has_value()) {
-      exchange(missing.new_pages * kPageBytes, bound, 0, true);
+      exchange(missing.new_pages * kPageBytes, bound, 0, TrimReason::out_of_memory);
     }
     return !is_contiguous || pages.has_value();
   }
   if (round.rung == Rung::exchange || !pages.has_value()) return false;
   round.rung = Rung::exchange;
-  return exchange(*pages * kPageBytes, bound, 0, true);
+  return exchange(*pages * kPageBytes, bound, 0, TrimReason::out_of_memory);
 }
 
 bool Pool::Impl::make_room(std::uint64_t bytes) {
@@ -67,7 +67,7 @@ bool Pool::Impl::make_room(std::uint64_t bytes) {
     if (bytes > limit_bytes_) return false;
   }
   find_empty();
-  return exchange(bytes, limit_bytes_, options_.reserve_bytes, true);
+  return exchange(bytes, limit_bytes_, options_.reserve_bytes, TrimReason::out_of_memory);
 }
 
 void Pool::Impl::find_empty() {
@@ -84,7 +84,7 @@ void Pool::Impl::find_empty() {
 }
 
 bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,
-                          bool is_all_or_nothing) {
+                          TrimReason reason) {
   std::vector<internal::RunId> leaving;
   {
     MutexLock lock(mu_);
@@ -94,14 +94,15 @@ bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_
       return so_far + tiers_.runs()[id].units * kUnitBytes;
     };
     const std::uint64_t most = std::accumulate(leaving.begin(), leaving.end(), bound, sum);
-    if (is_all_or_nothing && held_bytes() + bytes > most) {
+    // Also too few keep down what is held, but do not serve what has no room.
+    if (reason == TrimReason::out_of_memory && held_bytes() + bytes > most) {
       attach(leaving);
       return false;
     }
   }
   const std::uint64_t released = give_back(leaving);
   MutexLock lock(mu_);
-  if (released > 0) count_trim(released, TrimReason::out_of_memory);
+  if (released > 0) count_trim(released, reason);
   return held_bytes() + bytes <= bound;
 }
 

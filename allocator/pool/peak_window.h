@@ -1,6 +1,8 @@
 // The highest values of the last 60 seconds, whoever asks and however often: one maximum a second
 // in a ring, of which the seconds that are too old are passed over.
 //
+// Times are the pool's, which never go back.
+//
 // Thread safety: under the pool's lock. Cost: note() two comparisons; roll() and read O(60).
 #ifndef GPUPOOL_POOL_PEAK_WINDOW_H_
 #define GPUPOOL_POOL_PEAK_WINDOW_H_

@@ -18,6 +18,8 @@ using internal::MutexLock;
 
 namespace {
 
+static_assert(kMinCapacityBytes == kPageBytes);
+
 bool is_label(std::string_view text) {
   return !text.empty() && text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -111,7 +113,10 @@ Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capaci
     return Status{Error::backend_failure, "the device does not say how much memory it has"};
   }
   if (const auto* bytes = std::get_if<std::uint64_t>(&capacity)) {
-    if (*bytes < kPageBytes) return invalid("capacity: at least one page, 2MiB");
+    if (*bytes < kMinCapacityBytes) {
+      return invalid("capacity: " + format_size(*bytes) + " is less than one page, " +
+                     format_size(kMinCapacityBytes));
+    }
     const std::uint64_t total = memory.value().total_bytes;
     if (*bytes > total) {
       return invalid("capacity: " + format_size(*bytes) + " is more than the device has, " +

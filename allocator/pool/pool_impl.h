@@ -347,16 +347,16 @@ class Pool::Impl : private internal::PoolState {
       GPUPOOL_REQUIRES(growth_mu_);
   void add_pages(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
   void call_off(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
-  /// Unmaps addresses that moved pages have left, as far as they are out of use and the budget
-  /// lasts; returns how many pages.
-  std::uint64_t unmap_stale(std::uint64_t budget_ns) GPUPOOL_EXCLUDES(mu_);
+  /// Unmaps addresses that moved pages have left, the oldest first, as far as they are out of use
+  /// and the budget lasts; returns how many pages.
+  std::uint64_t unmap_stale(std::uint64_t budget_ns, std::uint64_t most_pages = ~std::uint64_t{0})
+      GPUPOOL_EXCLUDES(mu_);
   std::uint64_t unmap(const std::vector<internal::Stale>& stale) GPUPOOL_EXCLUDES(mu_);
   /// In virtual time, what it does under the growth lock is not over yet.
   void wait_for_maintenance() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Moves pages to where the next request is likely to need them, until `end_ns`.
-  void back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
-  internal::PageSupply prepare_ahead(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
+  void back_ahead(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  internal::PageSupply prepare_ahead() GPUPOOL_REQUIRES(mu_);
   /// What was mapped ahead becomes free, once it is; `must`: that is waited for. False: not yet.
   bool commit_ahead(bool must) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// More unbacked pages; false where there are no more.
@@ -372,7 +372,7 @@ class Pool::Impl : private internal::PoolState {
   /// Gives empty pages back until `bytes` more are at most `bound`, but `reserve` bytes of them;
   /// false where there are too few.
   bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,
-                bool is_all_or_nothing) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+                TrimReason reason) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   /// What requests have taken from the reserve, as far as the device and the limit have it again.
   std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
@@ -436,20 +436,24 @@ class Pool::Impl : private internal::PoolState {
 
   // trimming.cc
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t trim_idle(std::uint64_t now_ns, std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t trim_idle(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// For whoever else is on the device, as far as TrimOptions says: what is missing there, and as
   /// much of it as there is, until `end_ns`.
   std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t give_back_pages(std::uint64_t pages, TrimReason reason) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t give_back_pages(const std::vector<internal::RunId>& leaving, TrimReason reason)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// What the arena holds beyond the reserve, and how many pages are due for being idle.
+  std::uint64_t spare_pages() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t idle_pages_due() GPUPOOL_REQUIRES(mu_);
+  /// Runs that are leaving: the next few that are due, or what is empty until so much is held.
+  std::vector<internal::RunId> detach_idle() GPUPOOL_REQUIRES(mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
       GPUPOOL_REQUIRES(mu_);
   /// They stay.
   void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);
-  void count_trim(std::uint64_t released, TrimReason reason) GPUPOOL_REQUIRES(mu_);
+  void count_trim(std::uint64_t trimmed, TrimReason reason) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void shut_down();

@@ -58,6 +58,13 @@ class PoolState {
   /// Not started yet: there is no arena.
   PoolState(Backend& backend, PoolOptions options);
 
+  /// The clock's time, as all that is kept from one moment to another has it: never before one that
+  /// was given earlier. A time read without the lock may be, by the time the lock is had, and what
+  /// is reckoned from one to the other would wrap.
+  std::uint64_t pool_time() GPUPOOL_REQUIRES(mu_) {
+    return latest_ns_ = std::max(latest_ns_, clock_.now_ns());
+  }
+
   // What a hit reads, written seldom.
   const std::uint64_t serial_;
   DeviceAddress range_base_ = 0;  // of the arena's first range; with segments there is none
@@ -73,9 +80,10 @@ class PoolState {
   Driver driver_;
 
   Mutex record_mu_;
-  Mutex growth_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);
+  mutable Mutex growth_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);
   mutable Mutex events_mu_ GPUPOOL_ACQUIRED_AFTER(growth_mu_);
   mutable Mutex mu_ GPUPOOL_ACQUIRED_AFTER(events_mu_);
+  std::uint64_t latest_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;  // pool_time()
   StreamTable streams_ GPUPOOL_GUARDED_BY(mu_);
   EpochEvents events_ GPUPOOL_GUARDED_BY(events_mu_);
   std::vector<EpochEnd> closing_ GPUPOOL_GUARDED_BY(events_mu_);  // kept for its memory

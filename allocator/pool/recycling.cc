@@ -19,11 +19,16 @@ using internal::Spared;
 
 namespace {
 
+constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 /// Segments are taken at least this large, since what lies in different ones never joins; the
 /// exact need is tried where so much is not to be had.
 constexpr std::uint64_t kSegmentStepPages = 16;
 /// Stale addresses are unmapped so many pages at a time, which keeps a step of maintenance short.
 constexpr std::uint64_t kUnmapPages = 16;
+/// Who moves pages where so many addresses are stale unmaps twice as many as he makes stale: where
+/// nobody maintains the pool, stale addresses, and what one request may have to unmap, stay
+/// bounded. With maintenance there are far fewer.
+constexpr std::uint64_t kMaxStalePages = 4096;
 /// So many are mapped at a time ahead of need, half a millisecond.
 constexpr std::uint64_t kAheadPages = 16;
 
@@ -112,10 +117,13 @@ void Pool::Impl::call_off(const PageSupply& supply) {
 
 Result<void> Pool::Impl::back_pages(PageSupply& supply) {
   std::uint64_t budget = 0;
+  bool are_many_stale = false;
   {
     MutexLock lock(mu_);
     budget = limit_bytes_ - std::min(limit_bytes_, held_bytes());
+    are_many_stale = arena_->stale_pages() + supply.moved_pages > kMaxStalePages;
   }
+  if (are_many_stale) unmap_stale(kUnlimited, 2 * supply.moved_pages);
   const std::uint64_t start = driver_.now_ns();
   std::vector<internal::Mapping> stuck;
   const auto backed = arena_->back(supply.targets, budget, stuck);
@@ -136,26 +144,25 @@ void Pool::Impl::add_pages(const PageSupply& supply) {
 
 // What moving leaves behind.
 
-std::uint64_t Pool::Impl::unmap_stale(std::uint64_t budget_ns) {
+std::uint64_t Pool::Impl::unmap_stale(std::uint64_t budget_ns, std::uint64_t most_pages) {
   const std::uint64_t start = driver_.now_ns();
   std::uint64_t pages = 0;
-  do {
+  while (pages < most_pages) {
     std::vector<internal::Stale> stale;
     {
       MutexLock lock(mu_);
-      stale = arena_->take_stale(streams_, kUnmapPages);
+      stale = arena_->take_stale(streams_, std::min(kUnmapPages, most_pages - pages));
     }
     if (stale.empty()) break;
     const auto is_before = [](const internal::Stale& a, const internal::Stale& b) {
       return a.pages.first < b.pages.first;
     };
     std::sort(stale.begin(), stale.end(), is_before);
-    if (const std::uint64_t unmapped = unmap(stale); unmapped > 0) {
-      pages += unmapped;
-    } else {
-      break;  // tried again at the next step
-    }
-  } while (driver_.now_ns() - start < budget_ns);
+    const std::uint64_t unmapped = unmap(stale);
+    if (unmapped == 0) break;  // tried again at the next step
+    pages += unmapped;
+    if (driver_.now_ns() - start >= budget_ns) break;
+  }
   return pages;
 }
 
@@ -181,12 +188,12 @@ std::uint64_t Pool::Impl::unmap(const std::vector<internal::Stale>& stale) {
 
 // Ahead of need.
 
-void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
+void Pool::Impl::back_ahead(std::uint64_t end_ns) {
   while (commit_ahead(false) && driver_.now_ns() < end_ns) {
     internal::PageSupply supply;
     {
       MutexLock lock(mu_);
-      supply = prepare_ahead(now_ns);
+      supply = prepare_ahead();
       if (supply.targets.empty()) return;
     }
     const auto backed = back_pages(supply);
@@ -197,8 +204,8 @@ void Pool::Impl::back_ahead(std::uint64_t now_ns, std::uint64_t end_ns) {
   }
 }
 
-PageSupply Pool::Impl::prepare_ahead(std::uint64_t now_ns) {
-  const std::uint32_t units = forecast_.wanted_units(now_ns);
+PageSupply Pool::Impl::prepare_ahead() {
+  const std::uint32_t units = forecast_.wanted_units(pool_time());
   const bool moves = options_.runtime.recycling == Recycling::eager && arena_->is_contiguous();
   if (units == 0 || !moves || tiers_.runs().largest_ready_units() >= units) return {};
   const std::uint64_t pages = internal::divide_up(units, kUnitsPerPage);
@@ -234,7 +241,7 @@ bool Pool::Impl::commit_ahead(bool must) {
 }
 
 bool Pool::Impl::open_addresses() {
-  if (unmap_stale(~std::uint64_t{0}) > 0) return true;
+  if (unmap_stale(kUnlimited) > 0) return true;
   {
     MutexLock lock(mu_);
     if (!arena_->can_extend()) return false;

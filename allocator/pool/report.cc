@@ -99,8 +99,11 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
 
   const std::uint64_t occupied =
       stats.live_requested_bytes + stats.waste_bytes + stats.pending_bytes + stats.cached_bytes;
-  const std::uint64_t available =
-      stats.limit_in_force_bytes - std::min(stats.limit_in_force_bytes, occupied);
+  // What the limit has beyond its last whole page nobody could get, however little was in the way.
+  const std::uint64_t within =
+      stats.limit_in_force_bytes - std::min(stats.limit_in_force_bytes, stats.held_bytes);
+  const std::uint64_t usable_limit = stats.limit_in_force_bytes - within % kPageBytes;
+  const std::uint64_t available = usable_limit - std::min(usable_limit, occupied);
   if (available > 0 && available >= stats.limit_in_force_bytes / 100) {
     stats.fragmentation_ratio =
         std::max(0.0, 1.0 - static_cast<double>(stats.largest_satisfiable_bytes) /
@@ -120,7 +123,7 @@ StatsV1 Pool::Impl::stats() {
   // A peak that is shown stays.
   fold_peaks();
   StatsV1 stats = counted_;
-  const std::uint64_t now = clock_.now_ns();
+  const std::uint64_t now = pool_time();
   stats.time_ns = now;
   stats.start_time_ns = start_time_ns_;
   stats.start_unix_ns = start_unix_ns_;
@@ -338,6 +341,17 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
 // The books.
 
 void Pool::Impl::check_invariants() const {
+  // The driver's books are ahead while a request waits for it.
+  if (growth_mu_.try_lock()) {
+    MutexLock lock(mu_);
+    StatsV1 stats = counted_;
+    driver_.add_to(stats);
+    const auto& trimmed = stats.trimmed_bytes_by_reason;
+    GPUPOOL_CHECK(held_bytes() == driver_.held_bytes());
+    GPUPOOL_CHECK(std::accumulate(trimmed.begin(), trimmed.end(), std::uint64_t{0}) ==
+                  stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)]);
+    growth_mu_.unlock();
+  }
   // One lock for all, so that what is compared is of one moment; the other, since no epoch may be
   // half closed.
   MutexLock events(events_mu_);

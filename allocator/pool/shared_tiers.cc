@@ -30,6 +30,7 @@ BlockRef SharedTiers::take_slot(SizeClass size_class, StreamIndex stream, Reach 
   Slab& slab = slabs_[id];
   const std::uint32_t slot = slab.take();
   change_free_bytes(chunks_[id / 2], 0 - std::uint64_t{slab.info().slot_bytes});
+  change_slot_bytes(chunks_[id / 2], size_class, 0 - std::uint64_t{slab.info().slot_bytes});
   relist_slab(id);
   return hand_out(
       {0, id / 2, slab.first_unit() * kGranulesPerUnit + slot * slab.info().slot_granules},
@@ -94,6 +95,7 @@ void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
     const SizeClassInfo& info = slab.info();
     slab.put(info.slot_at(block.granule - slab.first_unit() * kGranulesPerUnit), foreign);
     change_free_bytes(chunk, info.slot_bytes);
+    change_slot_bytes(chunk, slab.size_class(), info.slot_bytes);
     // As long as the slab stays, the chunk's units are what they were.
     if (slab.taken() != 0) return relist_slab(id);
     end_slab(id);
@@ -215,6 +217,7 @@ SlabId SharedTiers::make_slab(SizeClass size_class, StreamIndex stream, Reach re
   const std::uint64_t tail = slabs_[slab].tail_bytes();
   slab_tail_bytes_ += tail;
   change_free_bytes(chunk, 0 - tail);
+  change_slot_bytes(chunk, size_class, slabs_[slab].free_bytes());
   relist_chunk(id);
   relist_slab(slab);
   return slab;
@@ -228,6 +231,7 @@ void SharedTiers::end_slab(SlabId id) {
   unlist_slab(id);
   slab_tail_bytes_ -= slab.tail_bytes();
   change_free_bytes(chunk, slab.tail_bytes());
+  change_slot_bytes(chunk, slab.size_class(), 0 - slab.free_bytes());
   const std::uint32_t end = slab.first_unit() + slab.info().slab_units;
   for (std::uint32_t half = id % 2; half * kUnitsPerHalf < end; ++half) chunk.slab_class[half] = 0;
   slab.end();

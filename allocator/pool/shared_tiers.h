@@ -113,6 +113,9 @@ class SharedTiers {
   std::uint64_t chunk_free_bytes() const noexcept { return chunk_free_bytes_; }
   std::uint64_t chunk_pending_bytes() const noexcept { return chunk_pending_bytes_; }
   std::uint64_t slab_tail_bytes() const noexcept { return slab_tail_bytes_; }
+  /// What is free in chunks that are not pending and could serve a request of `bytes`: slots of its
+  /// size class, and the largest free block of each chunk that has room for it, or for its slab.
+  std::uint64_t usable_chunk_bytes(std::uint64_t bytes) const noexcept;
   std::uint64_t metadata_bytes() const noexcept;
   void add_to(StatsV1& stats) const;
   void check_invariants() const;
@@ -144,6 +147,9 @@ class SharedTiers {
     chunk.free_bytes += delta;
     chunk_free_bytes_ += delta;
     if (chunk.is_pending) chunk_pending_bytes_ += delta;
+  }
+  void change_slot_bytes(const Chunk& chunk, SizeClass size_class, std::uint64_t delta) {
+    if (!chunk.is_pending) ready_slot_bytes_[size_class] += delta;
   }
 
   // tier_lists.cc: each puts a chunk or slab into the list where it belongs now. Most often it
@@ -182,6 +188,9 @@ class SharedTiers {
   std::uint64_t chunk_pending_bytes_ = 0;
   std::uint64_t slab_tail_bytes_ = 0;
   std::array<std::uint64_t, kUnitsPerChunk + 1> chunks_by_room_{};  // listed ones
+  // Of chunks that are not pending.
+  std::array<std::uint64_t, kUnitsPerChunk + 1> ready_by_room_{};
+  std::array<std::uint64_t, kSizeClassCount> ready_slot_bytes_{};  // free slots
 };
 
 }  // namespace gpupool::internal

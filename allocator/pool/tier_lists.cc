@@ -12,6 +12,7 @@ void SharedTiers::relist_chunk(ChunkId id) {
   if (room == 0) return;
   StreamLists& lists = *lists_[chunk.owner];
   ++chunks_by_room_[room];
+  if (!chunk.is_pending) ++ready_by_room_[room];
   chunk.listed_room = room;
   chunk.previous = 0;
   chunk.next = lists.chunks[room];
@@ -25,6 +26,7 @@ void SharedTiers::unlist_chunk(ChunkId id) {
   if (chunk.listed_room == 0) return;
   StreamLists& lists = *lists_[chunk.owner];
   --chunks_by_room_[chunk.listed_room];
+  if (!chunk.is_pending) --ready_by_room_[chunk.listed_room];
   if (chunk.previous != 0) {
     chunks_[chunk.previous].next = chunk.next;
   } else {
@@ -64,6 +66,13 @@ void SharedTiers::unlist_slab(SlabId id) {
 void SharedTiers::change_pending(ChunkId id, bool is_pending) {
   Chunk& chunk = chunks_[id];
   chunk.is_pending = is_pending;
+  // Unsigned arithmetic wraps both ways.
+  const std::uint64_t sign = is_pending ? ~std::uint64_t{0} : 1;
+  if (chunk.listed_room != 0) ready_by_room_[chunk.listed_room] += sign;
+  for (SlabId slab = id * 2; slab < id * 2 + 2; ++slab) {
+    if (!slabs_[slab].is_active()) continue;
+    ready_slot_bytes_[slabs_[slab].size_class()] += sign * slabs_[slab].free_bytes();
+  }
   if (is_pending) {
     chunk_pending_bytes_ += chunk.free_bytes;
     chunk.pending_previous = 0;

@@ -1,4 +1,5 @@
 // What the shared tiers say of themselves: where a byte lies, sizes, statistics, invariants.
+#include <array>
 #include <bit>
 
 #include "base/check.h"
@@ -51,11 +52,28 @@ std::uint64_t SharedTiers::metadata_bytes() const noexcept {
 
 void SharedTiers::add_to(StatsV1& stats) const {
   runs_.add_to(stats);
+  for (std::size_t i = 0; i < stats.watched_count; ++i) {
+    stats.watched[i].unusable_free_bytes +=
+        chunk_free_bytes_ - chunk_pending_bytes_ - usable_chunk_bytes(stats.watched[i].bytes);
+  }
   stats.chunks = chunk_count_;
   stats.slabs = slab_count_;
   for (std::uint32_t room = 1; room < chunks_by_room_.size(); ++room) {
     stats.free_buddies_by_log2[log2_floor(room * kUnitBytes)] += chunks_by_room_[room];
   }
+}
+
+std::uint64_t SharedTiers::usable_chunk_bytes(std::uint64_t bytes) const noexcept {
+  if (bytes == 0 || bytes > kChunkBytes) return 0;
+  std::uint64_t room = divide_up(bytes, kUnitBytes);
+  std::uint64_t usable = 0;
+  if (bytes <= kMaxSlotBytes) {
+    const SizeClass size_class = size_class_of(bytes);
+    room = kSizeClasses[size_class].slab_units;
+    usable = ready_slot_bytes_[size_class];
+  }
+  for (; room < ready_by_room_.size(); ++room) usable += ready_by_room_[room] * room * kUnitBytes;
+  return usable;
 }
 
 void SharedTiers::check_invariants() const {
@@ -65,6 +83,8 @@ void SharedTiers::check_invariants() const {
   std::uint64_t pending_bytes = 0;
   std::uint64_t slabs = 0;
   std::uint64_t tails = 0;
+  auto ready_by_room = std::array<std::uint64_t, kUnitsPerChunk + 1>();
+  auto ready_slot_bytes = std::array<std::uint64_t, kSizeClassCount>();
   for (ChunkId id = 1; id < chunk_end_; ++id) {
     const Chunk& chunk = chunks_[id];
     if (chunk.run == 0) continue;
@@ -72,14 +92,18 @@ void SharedTiers::check_invariants() const {
     ++chunks;
     free_bytes += chunk.free_bytes;
     if (chunk.is_pending) pending_bytes += chunk.free_bytes;
+    if (!chunk.is_pending && chunk.listed_room != 0) ++ready_by_room[chunk.listed_room];
     for (SlabId slab = id * 2; slab < id * 2 + 2; ++slab) {
       if (!slabs_[slab].is_active()) continue;
       ++slabs;
       tails += slabs_[slab].tail_bytes();
+      if (chunk.is_pending) continue;
+      ready_slot_bytes[slabs_[slab].size_class()] += slabs_[slab].free_bytes();
     }
   }
   GPUPOOL_CHECK(chunks == chunk_count_ && slabs == slab_count_ && tails == slab_tail_bytes_);
   GPUPOOL_CHECK(free_bytes == chunk_free_bytes_ && pending_bytes == chunk_pending_bytes_);
+  GPUPOOL_CHECK(ready_by_room == ready_by_room_ && ready_slot_bytes == ready_slot_bytes_);
 }
 
 void SharedTiers::check_chunk(ChunkId id) const {

@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "pool/empty_pages.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
 
+using internal::Driver;
+using internal::EmptyMapping;
 using internal::kPageBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
@@ -16,6 +19,19 @@ namespace {
 
 /// Pages that are given back at a time by maintenance, between two looks at its budget.
 constexpr std::uint64_t kTrimPages = 16;
+
+/// Runs of those mappings, which are leaving from now on.
+std::vector<RunId> detach(const std::vector<EmptyMapping>& empty, internal::RunTable& runs,
+                          std::uint64_t& leaving_bytes) {
+  std::vector<RunId> leaving;
+  for (const auto& [mapping, run] : empty) {
+    const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
+    leaving.push_back(
+        runs.take_at(run, mapping.pages.first * kUnitsPerPage, units, internal::RunKind::leaving));
+    leaving_bytes += units * internal::kUnitBytes;
+  }
+  return leaving;
+}
 
 }  // namespace
 
@@ -35,29 +51,38 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
     MutexLock lock(mu_);
     leaving = detach_empty(target_held_bytes, options_.reserve_bytes);
   }
-  released += give_back(leaving);
-  released += retry_stuck();
+  const std::uint64_t trimmed = give_back(leaving);
+  released += trimmed + retry_stuck();
   MutexLock lock(mu_);
   recycler_->restart();
-  count_trim(released, reason);
+  count_trim(trimmed, reason);
   return released;
 }
 
-void Pool::Impl::count_trim(std::uint64_t released, TrimReason reason) {
+void Pool::Impl::count_trim(std::uint64_t trimmed, TrimReason reason) {
   ++counted_.trims_by_reason[static_cast<std::size_t>(reason)];
-  counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += released;
-  emit({.kind = SlowPathEventKind::trim, .bytes = released, .trim_reason = reason});
+  counted_.trimmed_bytes_by_reason[static_cast<std::size_t>(reason)] += trimmed;
+  emit({.kind = SlowPathEventKind::trim, .bytes = trimmed, .trim_reason = reason});
 }
 
-std::uint64_t Pool::Impl::trim_idle(std::uint64_t now_ns, std::uint64_t end_ns) {
-  const auto due = [&] {
-    MutexLock lock(mu_);
-    return idle_pages_.due(now_ns, options_.runtime.trim);
-  };
+std::uint64_t Pool::Impl::spare_pages() const {
+  const std::uint64_t held = arena_->held_bytes() - arena_->stuck_bytes();
+  return (held - std::min(held, options_.reserve_bytes)) / kPageBytes;
+}
+
+std::uint64_t Pool::Impl::idle_pages_due() {
+  return std::min(idle_pages_.due(pool_time(), options_.runtime.trim), spare_pages());
+}
+
+std::uint64_t Pool::Impl::trim_idle(std::uint64_t end_ns) {
   std::uint64_t released = 0;
   while (driver_.now_ns() < end_ns) {
-    const std::uint64_t pages = std::min(due(), kTrimPages);
-    const std::uint64_t bytes = pages > 0 ? give_back_pages(pages, TrimReason::idle) : 0;
+    std::vector<RunId> leaving;
+    {
+      MutexLock lock(mu_);
+      leaving = detach_idle();
+    }
+    const std::uint64_t bytes = give_back_pages(leaving, TrimReason::idle);
     if (bytes == 0) break;
     MutexLock lock(mu_);
     idle_pages_.note_released(bytes / kPageBytes);
@@ -72,14 +97,18 @@ std::uint64_t Pool::Impl::missing_for_others() const {
 }
 
 std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
-  const auto owed = [&] {
-    MutexLock lock(mu_);
-    return owes_others_ ? internal::divide_up(missing_for_others(), kPageBytes) : 0;
-  };
   std::uint64_t released = 0;
   while (driver_.now_ns() < end_ns) {
-    const std::uint64_t pages = std::min(owed(), kTrimPages);
-    const std::uint64_t bytes = pages > 0 ? give_back_pages(pages, TrimReason::pressure) : 0;
+    std::vector<RunId> leaving;
+    {
+      MutexLock lock(mu_);
+      const std::uint64_t owed = internal::divide_up(missing_for_others(), kPageBytes);
+      const std::uint64_t pages = std::min({owed, spare_pages(), kTrimPages});
+      if (owes_others_ && pages > 0) {
+        leaving = detach_empty(held_bytes() - pages * kPageBytes, options_.reserve_bytes);
+      }
+    }
+    const std::uint64_t bytes = give_back_pages(leaving, TrimReason::pressure);
     released += bytes;
     if (bytes > 0) continue;
     // Until the device's memory is read again: who has nothing to give need not look for it.
@@ -90,13 +119,7 @@ std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
   return released;
 }
 
-std::uint64_t Pool::Impl::give_back_pages(std::uint64_t pages, TrimReason reason) {
-  std::vector<RunId> leaving;
-  {
-    MutexLock lock(mu_);
-    const std::uint64_t bytes = pages * kPageBytes;
-    leaving = detach_empty(held_bytes() - std::min(held_bytes(), bytes), options_.reserve_bytes);
-  }
+std::uint64_t Pool::Impl::give_back_pages(const std::vector<RunId>& leaving, TrimReason reason) {
   const std::uint64_t released = give_back(leaving);
   if (released == 0) return 0;
   MutexLock lock(mu_);
@@ -105,50 +128,62 @@ std::uint64_t Pool::Impl::give_back_pages(std::uint64_t pages, TrimReason reason
   return released;
 }
 
+std::vector<RunId> Pool::Impl::detach_idle() {
+  const std::uint64_t due = std::min(idle_pages_due(), kTrimPages);
+  if (due == 0) return {};
+  std::vector<EmptyMapping> chosen;
+  std::uint64_t pages = 0;
+  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
+  // What the reserve lacks in memory that is not empty. The smallest segment that is enough for it
+  // stays, or at the end it would be the largest.
+  const std::uint64_t occupied = arena - std::min(arena, tiers_.runs().empty_pages() * kPageBytes);
+  std::uint64_t kept = options_.reserve_bytes - std::min(options_.reserve_bytes, occupied);
+  // Shortest runs first, and so the smallest of empty segments: what stays is what served the
+  // largest requests.
+  internal::for_each_empty(*arena_, tiers_.runs(), [&](const EmptyMapping& empty) {
+    const internal::Mapping& mapping = empty.mapping;
+    if (arena < options_.reserve_bytes + mapping.bytes) return true;
+    if (kept > 0 && mapping.bytes >= kept) {
+      kept = 0;
+      return true;
+    }
+    if (!idle_pages_.lets_go(mapping.pages.count, pages)) return true;
+    chosen.push_back(empty);
+    pages += mapping.pages.count;
+    arena -= mapping.bytes;
+    return pages < due;
+  });
+  return detach(chosen, tiers_.runs(), leaving_bytes_);
+}
+
 std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
                                             std::uint64_t reserve) {
-  internal::RunTable& runs = tiers_.runs();
-  struct Empty {
-    internal::Mapping mapping;
-    RunId run;
-  };
+  if (held_bytes() <= target_held_bytes) return {};
   // Only memory that nobody may still be using: free runs without tickets, whole mappings.
-  std::vector<Empty> empty;
-  for (RunId id = 1; id < runs.id_end(); ++id) {
-    const internal::Run& run = runs[id];
-    if (run.kind != internal::RunKind::free) continue;
-    std::uint64_t page = internal::divide_up(run.start, kUnitsPerPage);
-    while ((page + 1) * kUnitsPerPage <= run.end()) {
-      const internal::Mapping& mapping = arena_->mapping_of(page);
-      // One that is mapped elsewhere as well would not be gone.
-      if (mapping.pages.first == page && mapping.pages.end() * kUnitsPerPage <= run.end() &&
-          mapping.aliases == 0 && runs.are_idle(id, mapping.pages)) {
-        empty.push_back({mapping, id});
-      }
-      page = mapping.pages.end();
-    }
-  }
+  tiers_.runs().part_idle();
+  std::vector<EmptyMapping> empty;
+  internal::for_each_empty(*arena_, tiers_.runs(), [&](const EmptyMapping& found) {
+    empty.push_back(found);
+    return true;
+  });
   // From the end of the arena, so that what stays is packed at its start. The front of a run that
   // is cut keeps the run's id, so that the ids hold while going down.
-  std::sort(empty.begin(), empty.end(), [](const Empty& a, const Empty& b) {
+  std::sort(empty.begin(), empty.end(), [](const EmptyMapping& a, const EmptyMapping& b) {
     return a.mapping.pages.first > b.mapping.pages.first;
   });
-  std::vector<RunId> leaving;
+  std::vector<EmptyMapping> chosen;
   std::uint64_t held = held_bytes();
   // The reserve is the arena's alone: fallbacks go back when they are freed, stuck memory as soon
   // as the driver takes it.
   std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
-  for (const auto& [mapping, run] : empty) {
+  for (const EmptyMapping& candidate : empty) {
     if (held <= target_held_bytes) break;
-    if (arena < reserve + mapping.bytes) continue;
-    const auto units = static_cast<std::uint32_t>(mapping.pages.count * kUnitsPerPage);
-    leaving.push_back(
-        runs.take_at(run, mapping.pages.first * kUnitsPerPage, units, internal::RunKind::leaving));
-    leaving_bytes_ += units * internal::kUnitBytes;
-    held -= mapping.bytes;
-    arena -= mapping.bytes;
+    if (arena < reserve + candidate.mapping.bytes) continue;
+    chosen.push_back(candidate);
+    held -= candidate.mapping.bytes;
+    arena -= candidate.mapping.bytes;
   }
-  return leaving;
+  return detach(chosen, tiers_.runs(), leaving_bytes_);
 }
 
 void Pool::Impl::attach(const std::vector<RunId>& leaving) {
@@ -159,6 +194,7 @@ void Pool::Impl::attach(const std::vector<RunId>& leaving) {
 }
 
 std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
+  const Driver::Releasing releasing(driver_, ReleaseReason::trim);
   std::uint64_t released = 0;
   for (const RunId id : leaving) {
     internal::Mapping mapping;
@@ -180,13 +216,12 @@ std::uint64_t Pool::Impl::give_back(const std::vector<RunId>& leaving) {
     if (!stuck.empty()) continue;
     released += mapping.bytes;
     counted_.device_free_bytes += mapping.bytes;
-    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)] +=
-        mapping.bytes;
   }
   return released;
 }
 
 std::uint64_t Pool::Impl::retry_stuck() {
+  const Driver::Releasing releasing(driver_, ReleaseReason::retry);
   std::uint64_t released = 0;
   std::vector<internal::Mapping> stuck;
   {
@@ -200,11 +235,9 @@ std::uint64_t Pool::Impl::retry_stuck() {
     MutexLock lock(mu_);
     arena_->forget_stuck(mapping);
     arena_->keep_stuck(still_stuck);
-    if (still_stuck.empty()) {
-      released += mapping.bytes;
-      counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::rollback)] +=
-          mapping.bytes;
-    }
+    if (!still_stuck.empty()) continue;
+    released += mapping.bytes;
+    counted_.device_free_bytes += mapping.bytes;
   }
   return released;
 }

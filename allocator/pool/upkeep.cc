@@ -79,12 +79,12 @@ std::uint64_t Pool::Impl::drain_caches() {
 // Maintenance.
 
 MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
-  const std::uint64_t now = clock_.now_ns();
   MaintainReport report;
   bool is_device_reading_old = false;
   bool has_driver_work = false;
   {
     MutexLock lock(mu_);
+    const std::uint64_t now = pool_time();
     ++counted_.maintain_steps;
     tick_.set(tick_at(now));
     age_caches(now);
@@ -96,8 +96,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     idle_pages_.note(now, tiers_.runs().take_fewest_empty_pages(), options_.runtime.trim);
     is_device_reading_old = now - counted_.device_read_time_ns >= internal::kDeviceReadNs;
     has_driver_work = owes_others_ || fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0 ||
-                      arena_->stale_pages() > 0 || ahead_.has_value() ||
-                      idle_pages_.due(now, options_.runtime.trim) > 0 ||
+                      arena_->stale_pages() > 0 || ahead_.has_value() || idle_pages_due() > 0 ||
                       forecast_.wanted_units(now) > 0 || missing_reserve_pages() > 0;
   }
   // Where another thread is in the driver, the next step reads; this one waits for nobody.
@@ -120,8 +119,8 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   }
   const std::uint64_t start = driver_.now_ns();
   report.released_bytes += free_complete_fallbacks() + retry_stuck();
-  report.released_bytes += trim_for_others(end) + trim_idle(now, end);
-  back_ahead(now, end);
+  report.released_bytes += trim_for_others(end) + trim_idle(end);
+  back_ahead(end);
   refill_reserve(end);
   report.more_to_do = driver_.now_ns() >= end;
   if (const std::uint64_t now_ns = driver_.now_ns(); now_ns > start) {
@@ -133,6 +132,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
 }
 
 std::uint64_t Pool::Impl::free_complete_fallbacks() {
+  const internal::Driver::Releasing releasing(driver_, ReleaseReason::fallback);
   std::uint64_t released = 0;
   for (;;) {
     internal::Fallback fallback;
@@ -148,8 +148,6 @@ std::uint64_t Pool::Impl::free_complete_fallbacks() {
     }
     released += fallback.bytes;
     counted_.device_free_bytes += fallback.bytes;
-    counted_.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::fallback)] +=
-        fallback.bytes;
   }
 }
 

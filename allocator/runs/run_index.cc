@@ -1,5 +1,7 @@
 #include "runs/run_index.h"
 
+#include <algorithm>
+
 namespace gpupool::internal {
 namespace {
 
@@ -97,22 +99,23 @@ RunId RunIndex::next_walked(RunId id) const noexcept {
   return next != 0 ? next : first_walked_from(run.bin + 1U);
 }
 
-RunId RunIndex::last() const {
+std::uint32_t RunIndex::longest_units() const {
   if (empty()) return 0;
   const LazyArray<Run>& runs = *runs_;
   const auto word = static_cast<std::uint32_t>(std::bit_width(summary_)) - 1;
   const std::uint32_t bin =
       word * 64 + static_cast<std::uint32_t>(std::bit_width(words_[word])) - 1;
+  // Those of one length are in no need of an order.
+  if (bin < kExactUnits) return bin;
   if ((roots_[bin] & kTree) == 0 && is_long_list(bin)) make_tree(bin);
-  RunId last = roots_[bin] & ~kTree;
+  RunId id = roots_[bin] & ~kTree;
   if ((roots_[bin] & kTree) != 0) {
-    while (runs[last].right != 0) last = runs[last].right;
-    return last;
+    while (runs[id].right != 0) id = runs[id].right;
+    return runs[id].units;
   }
-  for (RunId id = last; id != 0; id = runs[id].right) {
-    if (is_before(runs[last], runs[id])) last = id;
-  }
-  return last;
+  std::uint32_t longest = 0;
+  for (; id != 0; id = runs[id].right) longest = std::max<std::uint32_t>(longest, runs[id].units);
+  return longest;
 }
 
 // The treap of a bin.

@@ -85,7 +85,8 @@ class RunIndex {
   RunId next_walked(RunId id) const noexcept;
   /// The one after `id` in order, 0 if none.
   RunId after(RunId id) const;
-  RunId last() const;
+  /// Of the last one in order, 0 if there is none.
+  std::uint32_t longest_units() const;
   bool empty() const noexcept { return summary_ == 0; }
   /// Ends the program if bitmaps, bins and trees contradict each other; gives how many runs it
   /// finds by way of the bitmaps, which the caller compares with how many there should be.

@@ -106,41 +106,57 @@ bool RunTable::has_several_owners() const noexcept {
 }
 
 std::uint64_t RunTable::largest_ready_units() const {
-  const RunId id = ready_.last();
-  std::uint64_t units = id != 0 ? std::uint64_t{runs_[id].units} : 0;
+  std::uint64_t units = ready_.longest_units();
   if (end_run_ != 0 && runs_[end_run_].holder == kAnybody) {
     units = std::max<std::uint64_t>(units, runs_[end_run_].units);
   }
   return units;
 }
 
+template <class Visit>
+void RunTable::for_each_row(Visit visit) const {
+  seams_.for_each([&](std::uint64_t unit) {
+    const RunId first = free_before(unit);
+    if (first == 0 || free_at(unit) == 0) return Seams::Is::over;
+    // Each row once, from its first seam.
+    if (free_before(runs_[first].start) != 0) return Seams::Is::there;
+    std::uint64_t end = unit;
+    while (const RunId after = free_at(end)) end = runs_[after].end();
+    visit(first, end);
+    return Seams::Is::there;
+  });
+}
+
 std::uint64_t RunTable::largest_free_units() const {
   std::uint64_t units = largest_ready_units();
-  for_each_pending([&](RunId id) {
-    // Each stretch is walked once, from its first pending run. Before that there is nothing, or
-    // one ready run, since ready neighbours have joined.
-    std::uint64_t start = runs_[id].start;
-    if (const RunId before = free_before(start)) {
-      if (runs_[before].holder != kAnybody || free_before(runs_[before].start) != 0) return;
-      start = runs_[before].start;
-    }
-    std::uint64_t end = runs_[id].end();
-    while (const RunId after = free_at(end)) end = runs_[after].end();
-    units = std::max(units, end - start);
+  if (pending_units_ == 0) return units;
+  for_each_pending_index([&](const RunIndex& index) {
+    units = std::max<std::uint64_t>(units, index.longest_units());
   });
+  if (end_run_ != 0) units = std::max<std::uint64_t>(units, runs_[end_run_].units);
+  for_each_row(
+      [&](RunId first, std::uint64_t end) { units = std::max(units, end - runs_[first].start); });
   return units;
 }
 
 std::uint64_t RunTable::pages_once_complete() const {
-  std::uint64_t pages = 0;
-  for (RunId id = 1; id < id_end_; ++id) {
-    // Each stretch is walked once, from its first run.
-    if (runs_[id].kind != RunKind::free || free_before(runs_[id].start) != 0) continue;
-    std::uint64_t end = runs_[id].end();
-    while (const RunId after = free_at(end)) end = runs_[after].end();
-    const std::uint64_t start = runs_[id].start;
+  std::uint64_t pages = empty_pages_;
+  if (pending_units_ == 0) return pages;
+  const auto pages_of = [this](RunId id) { return count_pages(runs_[id].start, runs_[id].units); };
+  for_each_pending_index([&](const RunIndex& index) {
+    for (RunId id = index.find_at_least(kUnitsPerPage); id != 0; id = index.after(id)) {
+      pages += pages_of(id);
+    }
+  });
+  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) pages += pages_of(end_run_);
+  // What lies in several runs, and in none of them.
+  for_each_row([&](RunId first, std::uint64_t end) {
+    const std::uint64_t start = runs_[first].start;
     pages += count_pages(start, static_cast<std::uint32_t>(end - start));
-  }
+    for (std::uint64_t unit = start; unit < end; unit = runs_[free_at(unit)].end()) {
+      pages -= pages_of(free_at(unit));
+    }
+  });
   return pages;
 }
 

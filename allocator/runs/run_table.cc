@@ -24,7 +24,7 @@ bool RunTable::reserve(std::uint64_t unit_capacity, std::uint64_t max_backed_uni
   arena_ = arena;
   // At most one run a backed unit; one more record while a run is being cut.
   return max_backed_units + 2 < kInChunk && by_unit_.reserve(unit_capacity + 1) &&
-         runs_.reserve(max_backed_units + 2) &&
+         runs_.reserve(max_backed_units + 2) && seams_.reserve(unit_capacity + 1) &&
          page_tickets_.reserve(divide_up(unit_capacity, kUnitsPerPage) + 1);
 }
 
@@ -215,9 +215,16 @@ void RunTable::refresh() {
 void RunTable::look_again(RunId id) {
   Run& run = runs_[id];
   run.tickets.prune(streams_);
-  if (holder_of(run.tickets) == run.holder) return;
+  const StreamIndex holder = holder_of(run.tickets);
+  if (holder == run.holder) return;
   erase_free(id);
   settle(id);
+  // What others used of it may be idle now.
+  if (holder == kNobody) {
+    nobodys_parted_ = kNever;
+  } else if (holder != kAnybody) {
+    by_stream_[holder]->parted_epoch = kNever;
+  }
 }
 
 void RunTable::track_pages(bool is_on) {
@@ -228,6 +235,8 @@ void RunTable::track_pages(bool is_on) {
   if (is_on)
     shortest_counted_units_ = std::min<std::uint64_t>(shortest_counted_units_, kUnitsPerPage);
   if (!begins) return;
+  nobodys_parted_ = kNever;
+  for (const auto& own : by_stream_) own->parted_epoch = kNever;
   for (RunId id = 1; id < id_end_; ++id) {
     const Run& run = runs_[id];
     if (run.kind != RunKind::free) continue;
@@ -256,28 +265,42 @@ TicketSet RunTable::tickets_of(RunId id, PageSpan pages) const {
 void RunTable::part_idle() {
   if (is_alone_ || !tracks_pages_ || pending_units_ == 0) return;
   std::vector<RunId> pending;
-  for_each_pending([&](RunId id) { pending.push_back(id); });
-  for (const RunId id : pending) {
-    const std::uint64_t start = runs_[id].start;
-    // From its end, so that its front keeps its id.
-    std::uint64_t end = runs_[id].end();
-    std::uint64_t idle_end = end;
-    const auto part = [&](std::uint64_t from) {
-      if (from == idle_end) return;
-      put(take_at(id, from, static_cast<std::uint32_t>(idle_end - from), RunKind::leaving),
-          TicketSet());
-    };
-    while (end > start) {
-      const std::uint64_t page = (end - 1) / kUnitsPerPage;
-      const std::uint64_t from = std::max(start, page * kUnitsPerPage);
-      if (!tickets_of(id, {page, 1}).empty()) {
-        part(end);
-        idle_end = from;
-      }
-      end = from;
+  const auto add = [&](const RunIndex& index, std::uint64_t& parted, std::uint64_t complete) {
+    if (parted == complete) return;
+    parted = complete;
+    for (RunId id = index.first_walked(); id != 0; id = index.next_walked(id)) {
+      pending.push_back(id);
     }
-    part(start);
+  };
+  add(nobodys_, nobodys_parted_, streams_.epochs_completed());
+  for (StreamIndex stream = 0; stream < by_stream_.size(); ++stream) {
+    OwnRuns& own = *by_stream_[stream];
+    add(own.index, own.parted_epoch, streams_.complete_epoch(stream));
   }
+  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) pending.push_back(end_run_);
+  for (const RunId id : pending) part_idle_of(id);
+}
+
+void RunTable::part_idle_of(RunId id) {
+  const std::uint64_t start = runs_[id].start;
+  // From its end, so that its front keeps its id.
+  std::uint64_t end = runs_[id].end();
+  std::uint64_t idle_end = end;
+  const auto part = [&](std::uint64_t from) {
+    if (from == idle_end) return;
+    put(take_at(id, from, static_cast<std::uint32_t>(idle_end - from), RunKind::leaving),
+        TicketSet());
+  };
+  while (end > start) {
+    const std::uint64_t page = (end - 1) / kUnitsPerPage;
+    const std::uint64_t from = std::max(start, page * kUnitsPerPage);
+    if (!tickets_of(id, {page, 1}).empty()) {
+      part(end);
+      idle_end = from;
+    }
+    end = from;
+  }
+  part(start);
 }
 
 bool RunTable::are_idle(RunId id, PageSpan pages) const {
@@ -388,8 +411,14 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   const StreamIndex holder = holder_of(run.tickets);
   RunId before = free_before(run.start);
   RunId after = free_at(run.end());
-  if (before != 0 && runs_[before].holder != holder) before = 0;
-  if (after != 0 && runs_[after].holder != holder) after = 0;
+  if (before != 0 && runs_[before].holder != holder) {
+    seams_.note(run.start);
+    before = 0;
+  }
+  if (after != 0 && runs_[after].holder != holder) {
+    seams_.note(run.end());
+    after = 0;
+  }
   if ((before | after) == 0) {
     mark(run, id | kFree);
     return insert_free(id, holder);

@@ -37,6 +37,7 @@
 #include "runs/page_tickets.h"
 #include "runs/run.h"
 #include "runs/run_index.h"
+#include "runs/seams.h"
 #include "stream/stream_table.h"
 
 namespace gpupool::internal {
@@ -109,12 +110,17 @@ class RunTable {
     return std::exchange(fewest_empty_pages_, empty_pages_);
   }
   /// Parts of pending runs that are idle, by their pages, become everybody's. Takes memory from the
-  /// heap. Cost: a step for each page of pending runs.
+  /// heap. Cost: a step for each page of pending runs of those streams of which more has become
+  /// complete; of what is freed nothing is idle before.
   void part_idle();
   /// Calls `visit(id)` for each free run of a page or more that everybody may use, and then for
   /// those that only `stream` may, shortest first, the end of the arena last; until it gives false.
   template <class Visit>
   void for_each_long(StreamIndex stream, Visit visit) const;
+  /// The same for each free run of at least `units` that everybody may use, each that only `stream`
+  /// may, whatever its length, and the end of the arena; in no order. False where one gave false.
+  template <class Visit>
+  bool for_each_usable(std::uint32_t units, StreamIndex stream, Visit visit) const;
 
   Run& operator[](RunId id) noexcept { return runs_[id]; }
   const Run& operator[](RunId id) const noexcept { return runs_[id]; }
@@ -149,9 +155,11 @@ class RunTable {
   std::uint64_t usable_units_before(std::uint64_t unit, StreamIndex stream) const;
   std::uint64_t usable_units_after(std::uint64_t unit, StreamIndex stream) const;
   /// The longest free run that everybody may use, and the longest stretch of free runs whoever's.
+  /// Cost of the latter: a step for each stream and for each run in a stretch of several.
   std::uint64_t largest_ready_units() const;
   std::uint64_t largest_free_units() const;
-  /// What empty_pages() would be if all work were complete. Cost: each run.
+  /// What empty_pages() would be if all work were complete. Cost: as before, and for each pending
+  /// run of a page or more.
   std::uint64_t pages_once_complete() const;
   /// Whether take() would find something.
   bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
@@ -195,12 +203,16 @@ class RunTable {
   RunId id_end() const noexcept { return id_end_; }
 
  private:
+  /// No epoch, and no number of them: all is to be looked at.
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
   /// What one stream alone may use.
   struct OwnRuns {
     explicit OwnRuns(LazyArray<Run>& runs) noexcept : index(runs) {}
     RunIndex index;
     std::uint64_t units = 0;           // of the runs in it
     std::uint64_t complete_epoch = 0;  // as of the last refresh()
+    std::uint64_t parted_epoch = 0;    // complete as of the last part_idle()
   };
 
   RunId new_run(std::uint64_t start, std::uint32_t units, RunKind kind);
@@ -216,6 +228,7 @@ class RunTable {
   /// Into one of its free neighbours, of which there is at least one, with the run's tickets.
   void join(RunId id, RunId before, RunId after);
   void look_again(RunId id);
+  void part_idle_of(RunId id);
   void set_alone(bool is_alone);
   /// Which index a free run with these tickets stands in.
   StreamIndex holder_of(const TicketSet& tickets) const noexcept {
@@ -242,6 +255,13 @@ class RunTable {
   }
   template <class Visit>
   void for_each_pending(Visit visit) const;
+  /// Calls `visit(index)` for each index of pending runs, which lacks that at the end of the arena.
+  template <class Visit>
+  void for_each_pending_index(Visit visit) const;
+  /// Calls `visit(id, end)` for each stretch of several free runs, whosever: the first of them, and
+  /// where the last one ends.
+  template <class Visit>
+  void for_each_row(Visit visit) const;
   void check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const;
   RunId find_in(const RunIndex& index, std::uint32_t units, std::uint32_t align_units) const;
   /// The first from `id` on in which that many units fit so.
@@ -266,8 +286,10 @@ class RunTable {
   // what neighbours look at, and a neighbour that is taken is left alone so. Between them entries
   // may be of earlier runs, which is why whoever looks there compares with the run he finds.
   LazyArray<Racy<RunId>> by_unit_;
+  mutable Seams seams_;  // a look at them drops what is over
   RunIndex ready_;
   RunIndex nobodys_;
+  std::uint64_t nobodys_parted_ = 0;  // epochs that were complete at the last part_idle()
   std::vector<std::unique_ptr<OwnRuns>> by_stream_;
   RunId unused_ = 0;  // list of free records, through `next`
   RunId id_end_ = 1;
@@ -316,11 +338,30 @@ void RunTable::for_each_long(StreamIndex stream, Visit visit) const {
 }
 
 template <class Visit>
-void RunTable::for_each_pending(Visit visit) const {
-  for (RunId id = nobodys_.first_walked(); id != 0; id = nobodys_.next_walked(id)) visit(id);
-  for (const auto& own : by_stream_) {
-    for (RunId id = own->index.first_walked(); id != 0; id = own->index.next_walked(id)) visit(id);
+bool RunTable::for_each_usable(std::uint32_t units, StreamIndex stream, Visit visit) const {
+  for (RunId id = ready_.find_at_least(units); id != 0; id = ready_.after(id)) {
+    if (!visit(id)) return false;
   }
+  if (has_own(stream)) {
+    const RunIndex& own = by_stream_[stream]->index;
+    for (RunId id = own.first_walked(); id != 0; id = own.next_walked(id)) {
+      if (!visit(id)) return false;
+    }
+  }
+  return end_run_ == 0 || !is_usable(end_run_, stream) || visit(end_run_);
+}
+
+template <class Visit>
+void RunTable::for_each_pending_index(Visit visit) const {
+  visit(nobodys_);
+  for (const auto& own : by_stream_) visit(own->index);
+}
+
+template <class Visit>
+void RunTable::for_each_pending(Visit visit) const {
+  for_each_pending_index([&](const RunIndex& index) {
+    for (RunId id = index.first_walked(); id != 0; id = index.next_walked(id)) visit(id);
+  });
   if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) visit(end_run_);
 }
 

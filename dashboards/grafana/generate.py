@@ -171,7 +171,8 @@ def lost():
                        "valueMode": "color", "minVizHeight": 12, "minVizWidth": 8,
                        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}}),
         graph("Free but too small", "Free bytes in pieces that are shorter than a watched size "
-              "(pool.watched_sizes): useless to a request of that size, unless pages move.",
+              "(pool.watched_sizes), small blocks between live ones included: useless to a request "
+              "of that size, unless pages move.",
               "bytes", [(f"sum by (request_bytes) (gpupool_unusable_free_bytes{{{POOL}}})",
                          "for {{request_bytes}} B"), (total("gpupool_free_bytes"), "free")], 8,
               min=0),
@@ -203,12 +204,13 @@ def recycling():
                (rate("gpupool_driver_seconds_total"), "driver")], min=0),
         graph("Given back by reason", "Bytes a second that go back to the driver. trim: see the "
               "next panel. fallback: blocks outside the arena. rollback: a growth that failed half "
-              "way.", "binBps",
+              "way. retry: what the driver refused to take before.", "binBps",
               [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims by reason", "Bytes a second given back by trims. api: the program asked. "
-              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: on "
-              "the way to serving a request.", "binBps",
+              "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: "
+              "for a request that nothing else would have served. recycle: segments of cudaMalloc, "
+              "in whose place others are held.", "binBps",
               [(rate_by("reason", "gpupool_trimmed_bytes_total"), "{{reason}}")], 8, stack=True,
               min=0),
         graph("Trims", "How many, by reason, in each interval shown.", "short",

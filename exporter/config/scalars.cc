@@ -181,7 +181,9 @@ Read<CapacityLimit> read_capacity(const YamlNode& node) {
   if (!size.ok()) {
     return Refusal{size.error() + ", or a percentage such as 90%, or a fraction such as 0.9"};
   }
-  if (size.value() == 0) return refusal(text, "out of range", kAllowed);
+  if (size.value() < kMinCapacityBytes) {
+    return refusal(text, "less than one page, " + format_size(kMinCapacityBytes), kAllowed);
+  }
   return CapacityLimit(size.value());
 }
 

@@ -229,7 +229,9 @@ constexpr MetricRow kTable[] = {
      "Free blocks of at least block_bytes and less than twice that.",
      free_blocks},
     {"gpupool_unusable_free_bytes", kGauge, kRequestBytes,
-     "Free memory in pieces too small for a request of a watched size.",
+     "Free memory in pieces too small for a request of a watched size: shorter runs, and what is"
+     " free in chunks; up to 128 KiB without slots of its class and each chunk's largest free block"
+     " where that has room for it or its slab.",
      each_watched<&WatchedSize::unusable_free_bytes>},
     {"gpupool_watched_size_fits", kGauge, kRequestBytes,
      "1 where a request of a watched size would be served now, 0 where it would fail.",
@@ -313,9 +315,12 @@ constexpr MetricRow kTable[] = {
     // Memory that goes back.
     {"gpupool_trims_total", kCounter, kReason, "Trims, by why they were made.",
      each<&S::trims_by_reason, TrimReason>},
-    {"gpupool_trimmed_bytes_total", kCounter, kReason, "Bytes given back to the driver by trims.",
+    {"gpupool_trimmed_bytes_total", kCounter, kReason,
+     "Bytes that the driver took back of empty memory, by why the trim was made.",
      each<&S::trimmed_bytes_by_reason, TrimReason>},
-    {"gpupool_released_bytes_total", kCounter, kReason, "Bytes given back to the driver.",
+    {"gpupool_released_bytes_total", kCounter, kReason,
+     "Bytes that the driver took back, all of them: by trims, of a growth that failed, of freed"
+     " fallbacks, and at another try.",
      each<&S::released_bytes_by_reason, ReleaseReason>},
     {"gpupool_allocation_retries_total", kCounter, kPool,
      "Rounds of emptying caches and searching again.", number<&S::retries>},

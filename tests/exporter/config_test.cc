@@ -107,6 +107,7 @@ TEST(ConfigTest, CapacityForms) {
   EXPECT_DOUBLE_EQ(std::get<double>(capacity("100%")), 1.0);
   EXPECT_EQ(std::get<std::uint64_t>(capacity("20GB")), 20'000'000'000u);
   EXPECT_EQ(std::get<std::uint64_t>(capacity("8589934592")), std::uint64_t{8} << 30);
+  EXPECT_EQ(std::get<std::uint64_t>(capacity("2097152")), kMinCapacityBytes);
 }
 
 TEST(ConfigTest, TimesAreReadAsTheyAreWritten) {
@@ -249,7 +250,10 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Sizes, ConfigRefusalTest,
     testing::Values(
-        Refused{"pool: {capacity: 0}", 1, "pool.capacity", "out of range"},
+        Refused{"pool: {capacity: 0}", 1, "pool.capacity", "'0' is less than one page, 2MiB"},
+        Refused{"pool: {capacity: 2097151}", 1, "pool.capacity",
+                "'2097151' is less than one page, 2MiB; allowed is a size such as 8GiB"},
+        Refused{"pool: {capacity: 1MiB}", 1, "pool.capacity", "'1MiB' is less than one page, 2MiB"},
         Refused{"pool: {capacity: 1}", 1, "pool.capacity", "one byte or as all"},
         Refused{"pool: {capacity: 1.5}", 1, "pool.capacity", "out of range"},
         Refused{"pool: {capacity: 0.0}", 1, "pool.capacity", "out of range"},

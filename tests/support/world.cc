@@ -1,6 +1,7 @@
 #include "tests/support/world.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <numeric>
@@ -64,6 +65,9 @@ World::World(const WorldOptions& given)
   pool_options.runtime.recycling = options.recycling;
   pool_options.runtime.slack = options.slack;
   pool_options.runtime.alias_reuse = options.alias_reuse;
+  // Below and above what a chunk may serve, and more than there is.
+  constexpr std::uint64_t kKiB = 1024;
+  pool_options.watched_sizes = {kKiB * kKiB * kKiB, 256 * kKiB, 48 * kKiB, 2 * kKiB};
   pool_options.observer = &observer;
   pool_options.misuse_handler = [this](const MisuseReport&) { ++handled_misuses; };
   has_faults = options.failing_call > 0;
@@ -229,6 +233,22 @@ void World::check_books(const StatsV1& stats) {
     fail("held is " + std::to_string(stats.held_bytes) + ", the device counts " +
          std::to_string(device.held_bytes()));
   }
+  const auto sum = [](const auto& values) {
+    return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
+  };
+  if (const std::uint64_t back = observer.taken_bytes() - device.held_bytes();
+      sum(stats.released_bytes_by_reason) != back) {
+    fail("released by reason is " + std::to_string(sum(stats.released_bytes_by_reason)) +
+         ", the device took back " + std::to_string(back));
+  }
+  if (sum(stats.trimmed_bytes_by_reason) !=
+      stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::trim)]) {
+    fail("what was trimmed is not what was released by trims");
+  }
+  if (!has_faults &&
+      stats.released_bytes_by_reason[static_cast<std::size_t>(ReleaseReason::retry)] != 0) {
+    fail("what no driver call refused was tried again");
+  }
   if (options.recycling != Recycling::off && !has_faults &&
       stats.fallbacks !=
           stats.fallbacks_by_reason[static_cast<std::size_t>(FallbackReason::contiguous)]) {
@@ -271,12 +291,17 @@ void World::check_map(const StatsV1& stats) {
   std::uint64_t live = 0;
   std::array<std::uint64_t, 4> by_state{};
   std::uint64_t arena_end = 0;
+  std::array<std::uint64_t, kMaxWatchedSizes> unusable{};
   pool->visit_blocks([&](const BlockInfo& info) {
     bytes += info.bytes;
     by_state[static_cast<std::size_t>(info.state)] += info.bytes;
     if (options.backing == Backing::vmm && !info.is_fallback) {
       if (info.address < arena_end) fail("visit_blocks shows bytes twice");
       arena_end = info.address + info.bytes;
+    }
+    for (std::size_t i = 0; info.state == BlockState::free && i < stats.watched_count; ++i) {
+      const bool is_run = info.tier == Tier::run;
+      if (!is_run || info.bytes < stats.watched[i].bytes) unusable[i] += info.bytes;
     }
     if (info.state != BlockState::live) return;
     ++live;
@@ -293,6 +318,14 @@ void World::check_map(const StatsV1& stats) {
   }
   if (by_state[static_cast<std::size_t>(BlockState::pending)] != stats.pending_bytes) {
     fail("visit_blocks shows other pending bytes");
+  }
+  for (std::size_t i = 0; i < stats.watched_count; ++i) {
+    constexpr std::uint64_t kChunkBytes = std::uint64_t{128} << 10;
+    const WatchedSize& size = stats.watched[i];
+    // In a chunk there may be room for what is no larger than a chunk.
+    const bool is_right = size.bytes > kChunkBytes ? size.unusable_free_bytes == unusable[i]
+                                                   : size.unusable_free_bytes <= unusable[i];
+    if (!is_right) fail("visit_blocks shows other bytes that are too small for a watched size");
   }
   // All that is held, but for the tails of slabs and what the driver would not take back.
   const std::uint64_t live_block_bytes = by_state[static_cast<std::size_t>(BlockState::live)];

@@ -55,16 +55,25 @@ class CountingObserver final : public SlowPathObserver {
  public:
   void on_event(const SlowPathEvent& event) noexcept override {
     ++counts_[static_cast<std::size_t>(event.kind)];
-    if (event.kind == SlowPathEventKind::driver_call && event.failed) ++failed_driver_calls_;
+    if (event.kind != SlowPathEventKind::driver_call) return;
+    if (event.failed) {
+      ++failed_driver_calls_;
+    } else if (event.operation == DriverOperation::create ||
+               event.operation == DriverOperation::allocate) {
+      taken_bytes_ += event.bytes;
+    }
   }
   std::uint64_t count(SlowPathEventKind kind) const {
     return counts_[static_cast<std::size_t>(kind)];
   }
   std::uint64_t failed_driver_calls() const { return failed_driver_calls_; }
+  /// That the device gave.
+  std::uint64_t taken_bytes() const { return taken_bytes_; }
 
  private:
   std::array<std::uint64_t, 16> counts_{};
   std::uint64_t failed_driver_calls_ = 0;
+  std::uint64_t taken_bytes_ = 0;
 };
 
 class World {

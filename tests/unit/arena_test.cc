@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "tests/unit/arena_fixture.h"
 
 namespace gpupool::internal {
@@ -281,6 +284,91 @@ TEST_F(ArenaTest, SegmentsHaveOneLineAndNothingMoves) {
   EXPECT_FALSE(segments->can_extend());
   EXPECT_EQ(segments->reserve_more().error(), Error::not_supported);
   EXPECT_EQ(segments->unmap(kPageBytes, kPageBytes).error(), Error::not_supported);
+}
+
+// Very many old addresses.
+
+class ArenaOfMany : public ArenaFixture {
+ protected:
+  ArenaOfMany() : ArenaFixture(16384) {}
+
+  /// The one page that there is goes on, and leaves its address; the device knows nothing of it.
+  void go_to(std::uint64_t page, const TicketSet& tickets = TicketSet()) {
+    Mapping target = arena_->mapping_of(at_);
+    target.pages.first = page;
+    target.aliases = 0;
+    target.address = arena_->address_of(page * kUnitsPerPage);
+    arena_->relocate(target, tickets);
+    at_ = page;
+  }
+  void leave(std::uint64_t count, const TicketSet& tickets = TicketSet()) {
+    for (std::uint64_t i = 0; i < count; ++i) go_to(at_ + 1, tickets);
+  }
+  /// Takes what may be taken, a little at a time; how many pages.
+  std::uint64_t take_all() {
+    std::uint64_t pages = 0;
+    while (true) {
+      const auto taken = arena_->take_stale(streams_, 16);
+      if (taken.empty()) return pages;
+      arena_->end_stale(taken, true);
+      pages += taken.size();
+    }
+  }
+  void go_home() {
+    go_to(0);
+    EXPECT_EQ(take_all(), 1u);
+  }
+  /// The least time that `step` takes of several.
+  template <class Prepare, class Step>
+  static double seconds(Prepare prepare, Step step) {
+    double least = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      prepare();
+      const auto start = std::chrono::steady_clock::now();
+      step();
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      least = std::min(least, took.count());
+    }
+    return least;
+  }
+
+  std::uint64_t at_ = 0;
+};
+
+TEST_F(ArenaOfMany, TwiceAsManyOldAddressesTakeTwiceAsLongToUnmap) {
+  map(0);
+  const auto time = [&](std::uint64_t count) {
+    const auto prepare = [&] {
+      if (at_ != 0) go_home();
+      leave(count);
+    };
+    return seconds(prepare, [&] { EXPECT_EQ(take_all(), count); });
+  };
+  const double once = time(20'000);
+  EXPECT_LT(time(40'000), 3.2 * once);
+  go_home();
+  arena_->check_invariants();
+}
+
+TEST_F(ArenaOfMany, WhatWaitsIsNotLookedAtAgainUntilMoreIsComplete) {
+  map(0);
+  constexpr std::uint64_t kCount = 60'000;
+  leave(kCount, busy({0}));
+  const auto look = [&] { EXPECT_TRUE(arena_->take_stale(streams_, 16).empty()); };
+  const auto complete_another = [&] {
+    busy({1});
+    device_.complete(raw_[1]);
+    streams_.poll();
+  };
+  const double once = seconds(complete_another, look);
+  const double again = seconds([] {},
+                               [&] {
+                                 for (int i = 0; i < 1000; ++i) look();
+                               });
+  EXPECT_LT(again, 100 * once);
+  complete_all();
+  EXPECT_EQ(take_all(), kCount);
+  go_home();
 }
 
 }  // namespace

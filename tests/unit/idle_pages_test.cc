@@ -109,6 +109,35 @@ TEST_F(IdlePagesTest, WhatALargeHandleGivesTooMuchIsWaitedFor) {
   EXPECT_EQ(due(), 4u);
 }
 
+TEST_F(IdlePagesTest, NothingGoesOfWhichAPartWasInUse) {
+  pass(20 * kSecondNs, 100);
+  EXPECT_EQ(due(), 100u);
+  EXPECT_TRUE(idle_.lets_go(100, 0));
+  EXPECT_FALSE(idle_.lets_go(101, 0));
+  EXPECT_TRUE(idle_.lets_go(40, 60));
+  EXPECT_FALSE(idle_.lets_go(41, 60));
+}
+
+TEST_F(IdlePagesTest, WhatIsLargeWaitsUntilSoMuchIsSavedUp) {
+  options_.idle_bytes_per_second = 8 * kPageBytes;
+  pass(20 * kSecondNs, 100);
+  EXPECT_EQ(due(), 8u);
+  release(6);
+  EXPECT_EQ(due(), 2u);
+  EXPECT_TRUE(idle_.lets_go(2, 0));
+  EXPECT_FALSE(idle_.lets_go(4, 0));
+  EXPECT_FALSE(idle_.lets_go(60, 0));
+  pass(kSecondNs / 2, 100);
+  due();
+  EXPECT_TRUE(idle_.lets_go(4, 0));
+  EXPECT_FALSE(idle_.lets_go(60, 0));
+  pass(kSecondNs / 2, 100);
+  due();
+  // All that is ever saved up, which lets one go that is larger still; but not beside another.
+  EXPECT_TRUE(idle_.lets_go(60, 0));
+  EXPECT_FALSE(idle_.lets_go(60, 1));
+}
+
 TEST_F(IdlePagesTest, AnotherTimeStartsAnew) {
   pass(5 * kSecondNs, 100);
   EXPECT_EQ(due(), 100u);

@@ -213,7 +213,8 @@ TEST_F(PoolAllocateTest, WrongOptionsAreNamed) {
     const std::string message = message_of(change);
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   };
-  expect("capacity", [](PoolOptions& o) { o.capacity = std::uint64_t{1000}; });
+  expect("capacity: 2097151 is less than one page, 2MiB",
+         [](PoolOptions& o) { o.capacity = kMinCapacityBytes - 1; });
   expect("name", [](PoolOptions& o) { o.name = "a b"; });
   expect("name", [](PoolOptions& o) { o.name = ""; });
   expect("name", [](PoolOptions& o) { o.name = std::string(65, 'x'); });

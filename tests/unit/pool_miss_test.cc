@@ -171,6 +171,28 @@ TEST_F(PoolMissTest, WouldFitForetellsWhatAllocateDoes) {
   free(end);
 }
 
+TEST_F(PoolMissTest, ALimitThatIsNoWholeNumberOfPagesIsNoFragmentation) {
+  make_pool_of(4 * kMiB - 1);
+  EXPECT_EQ(pool_->stats().fragmentation_ratio, 0.0);
+  void* page = allocate(2 * kMiB);
+  StatsV1 stats = pool_->stats();
+  EXPECT_EQ(stats.limit_bytes, 4 * kMiB - 1);
+  EXPECT_EQ(stats.largest_satisfiable_bytes, 0u);
+  EXPECT_EQ(stats.fragmentation_ratio, 0.0);
+  free(page);
+  settle();
+  EXPECT_EQ(pool_->stats().fragmentation_ratio, 0.0);
+  // Nor is what the device has less than a page of.
+  make_pool_of(16 * kMiB);
+  ASSERT_TRUE(device_.set_taken_by_others((1024 - 8) * kMiB + 512).ok());
+  device_.advance_ns(1'000'000'000);
+  pool_->maintain();
+  stats = pool_->stats();
+  EXPECT_EQ(stats.limit_in_force_bytes, 8 * kMiB - 512);
+  EXPECT_EQ(stats.largest_satisfiable_bytes, 6 * kMiB);
+  EXPECT_EQ(stats.fragmentation_ratio, 0.0);
+}
+
 TEST_F(PoolMissTest, WatchedSizes) {
   PoolOptions options;
   options.capacity = 16 * kMiB;
@@ -186,6 +208,62 @@ TEST_F(PoolMissTest, WatchedSizes) {
   EXPECT_FALSE(stats.watched[1].fits);
   EXPECT_EQ(stats.watched[1].unusable_free_bytes, 8 * kMiB);
   for (std::size_t i = 1; i < blocks.size(); i += 2) free(blocks[i]);
+}
+
+TEST_F(PoolMissTest, WhatIsFreeInChunksIsTooSmallForARun) {
+  PoolOptions options;
+  options.cache_small_bytes = 0;
+  options.watched_sizes = {1024 * kMiB, 96 * kKiB, 64 * kKiB, 16 * kKiB};
+  make_pool(options);
+  const auto unusable = [&] {
+    std::vector<std::uint64_t> bytes;
+    const StatsV1 stats = pool_->stats();
+    for (const WatchedSize& size : stats.watched) bytes.push_back(size.unusable_free_bytes);
+    EXPECT_EQ(bytes.front(), stats.free_bytes);
+    return bytes;
+  };
+  // Two in each of sixteen chunks, which are a page.
+  std::vector<void*> blocks;
+  for (int i = 0; i < 32; ++i) blocks.push_back(allocate(48 * kKiB));
+  EXPECT_EQ(unusable()[2], 32 * 16 * kKiB);
+  for (std::size_t i = 0; i < blocks.size(); i += 2) free(blocks[i]);
+  settle();
+  EXPECT_TRUE(work(raw_a_, blocks[1]));
+  free(blocks[1]);
+  pool_->maintain();
+  // One chunk is pending; the others have 64 KiB in a row, and 16 KiB. A slab of the last
+  // size is of 64 KiB.
+  EXPECT_EQ(unusable(), (std::vector<std::uint64_t>{15 * 80 * kKiB, 15 * 80 * kKiB, 15 * 16 * kKiB,
+                                                    15 * 16 * kKiB}));
+  device_.complete_all();
+  settle();
+  // It is a free run again, too short for the first alone.
+  EXPECT_EQ(unusable()[1], 15 * 80 * kKiB);
+  for (std::size_t i = 3; i < blocks.size(); i += 2) free(blocks[i]);
+  settle();
+  EXPECT_EQ(unusable(), (std::vector<std::uint64_t>{2 * kMiB, 0, 0, 0}));
+}
+
+TEST_F(PoolMissTest, FreeSlotsAreOfUseToTheirOwnSizeAlone) {
+  PoolOptions options;
+  options.cache_small_bytes = 0;
+  options.watched_sizes = {1024 * kMiB, 128 * kKiB, 32 * kKiB, 24 * kKiB};
+  make_pool(options);
+  // Four in each of sixteen chunks.
+  std::vector<void*> blocks;
+  for (int i = 0; i < 64; ++i) blocks.push_back(allocate(32 * kKiB));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i % 4 != 0) free(blocks[i]);
+  }
+  settle();
+  const StatsV1 stats = pool_->stats();
+  const std::uint64_t all = 16 * 96 * kKiB;
+  EXPECT_EQ(stats.free_bytes, all);
+  EXPECT_EQ(stats.watched[0].unusable_free_bytes, all);
+  EXPECT_EQ(stats.watched[1].unusable_free_bytes, all);
+  EXPECT_EQ(stats.watched[2].unusable_free_bytes, 0u);
+  EXPECT_EQ(stats.watched[3].unusable_free_bytes, all);
+  for (std::size_t i = 0; i < blocks.size(); i += 4) free(blocks[i]);
 }
 
 TEST_F(PoolMissTest, AFailedRequestLeavesNothingBehind) {

@@ -248,13 +248,51 @@ TEST_F(PoolRecyclingTest, SegmentsGoBackInsteadOfMoving) {
   void* large = allocate(32 * kPage);
   EXPECT_EQ(held_pages(), 64u);
   EXPECT_EQ(pool_->stats().pages_recycled, 0u);
-  EXPECT_EQ(pool_->stats().pages_unmapped, 32u);
+  const StatsV1 stats = pool_->stats();
+  EXPECT_EQ(stats.pages_unmapped, 32u);
+  EXPECT_EQ(stats.trims_by_reason[static_cast<std::size_t>(TrimReason::recycle)], 1u);
+  EXPECT_EQ(stats.trims_by_reason[static_cast<std::size_t>(TrimReason::out_of_memory)], 0u);
   free(large);
   free(blocks[1]);
   free(blocks[3]);
 }
 
 // Addresses.
+
+// Stale addresses without maintenance.
+
+// Where nobody maintains the pool, a request that moves pages unmaps twice as many old addresses
+// as it leaves, once there are very many; and not all of them, which might take half a minute.
+TEST(PoolWithoutMaintenance, StaleAddressesAreBoundedAndSoIsWhatARequestUnmaps) {
+  constexpr std::uint64_t kRowPages = 1024;
+  constexpr std::uint64_t kMostStale = 4096;
+  SimulatedBackend device({.capacity_bytes = std::uint64_t{8} << 30, .charge_costs = false});
+  PoolOptions options;
+  options.cache_large_bytes = 0;
+  options.runtime.slack = 0;
+  auto pool = Pool::create(device, options).value();
+  const StreamRef stream = pool->adopt_stream(device.create_stream()).value();
+  std::uint64_t moved = 0;
+  std::uint64_t most_stale = 0;
+  for (int round = 0; round < 40; ++round) {
+    std::vector<void*> pages(kRowPages);
+    for (void*& page : pages) page = pool->allocate(kPage, stream).value();
+    for (std::size_t i = 0; i < kRowPages; i += 2) pool->deallocate(pages[i], stream);
+    const StatsV1 before = pool->stats();
+    void* const row = pool->allocate(kRowPages / 2 * kPage, stream).value();
+    const StatsV1 after = pool->stats();
+    moved = after.pages_recycled - before.pages_recycled;
+    ASSERT_LE(before.stale_pages + moved - after.stale_pages, 2 * moved);
+    most_stale = std::max(most_stale, after.stale_pages);
+    for (std::size_t i = 1; i < kRowPages; i += 2) pool->deallocate(pages[i], stream);
+    pool->deallocate(row, stream);
+  }
+  EXPECT_GT(pool->stats().pages_recycled, 3 * kMostStale);
+  EXPECT_LE(most_stale, kMostStale);
+  EXPECT_GT(most_stale, kMostStale - kRowPages);
+  pool->check_invariants();
+  EXPECT_EQ(device.violation_count(), 0u) << device.last_violation();
+}
 
 /// Uses up addresses: of each row all but the last page is a hole that is too short for the next
 /// row, which is one page longer.

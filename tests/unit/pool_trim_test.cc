@@ -65,6 +65,45 @@ TEST_F(PoolTrimTest, ARateBelowAPageASecondIsKept) {
   EXPECT_GE(device_.held_bytes(), (64 - 24) * kMiB);
 }
 
+/// Shows what it is told to, as a thread sees time that read it and then waited for a lock.
+class ToldClock final : public Clock {
+ public:
+  std::uint64_t now_ns() const noexcept override { return now_ns_; }
+  void set(std::uint64_t now_ns) noexcept { now_ns_ = now_ns; }
+
+ private:
+  std::uint64_t now_ns_ = 0;
+};
+
+TEST_F(PoolTrimTest, TheRateIsKeptByAThreadWhoseTimeIsOld) {
+  ToldClock clock;
+  PoolOptions options =
+      with_trim({.idle_after_ns = 8 * kSecondNs, .idle_bytes_per_second = 4 * kMiB});
+  options.clock = &clock;
+  make_pool(options);
+  hold_empty(128 * kMiB);
+  std::uint64_t now_ns = 0;
+  for (; now_ns <= 10 * kSecondNs; now_ns += kSecondNs / 4) {
+    clock.set(now_ns);
+    pool_->maintain(std::chrono::seconds(1));
+  }
+  const std::uint64_t held = device_.held_bytes();
+  EXPECT_LT(held, 128 * kMiB);
+  // Two threads, of which one always comes to the lock with a time of just before the other's.
+  for (int i = 0; i < 1000; ++i) {
+    clock.set(now_ns + kSecondNs / 1000);
+    pool_->maintain(std::chrono::seconds(1));
+    clock.set(now_ns);
+    pool_->maintain(std::chrono::seconds(1));
+    now_ns += kSecondNs / 1000;
+  }
+  EXPECT_GE(device_.held_bytes(), held - 6 * kMiB);
+  EXPECT_LE(device_.held_bytes(), held - 2 * kMiB);
+  const StatsV1 stats = pool_->stats();
+  EXPECT_LE(stats.device_read_time_ns, stats.time_ns);
+  end_pool();  // before its clock
+}
+
 TEST_F(PoolTrimTest, TheRateIsKeptWhereHandlesAreLarge) {
   PoolOptions options =
       with_trim({.idle_after_ns = 8 * kSecondNs, .idle_bytes_per_second = 2 * kMiB});

@@ -25,6 +25,14 @@ class PoolTrimmingTest : public PoolFixture {
     options.runtime.alias_reuse = reuse;
     make_pool(options);
   }
+  void make_segment_pool(const TrimOptions& trim, std::uint64_t reserve_bytes = 0) {
+    PoolOptions options;
+    options.backing = Backing::cudamalloc;
+    options.reserve_bytes = reserve_bytes;
+    options.cache_large_bytes = 0;
+    options.runtime.trim = trim;
+    make_pool(options);
+  }
   std::vector<void*> allocate_pages(std::uint64_t count) {
     std::vector<void*> blocks;
     for (std::uint64_t i = 0; i < count; ++i) blocks.push_back(allocate(kPage));
@@ -118,6 +126,89 @@ TEST_F(PoolTrimmingTest, ABlockThatComesAndGoesKeepsNothingElse) {
   EXPECT_LE(held_pages(), 2u);
 }
 
+// Segments, which go back as a whole.
+
+TEST_F(PoolTrimmingTest, ASegmentThatWasInUseStaysThoughAnotherIsIdle) {
+  make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 64 * kMiB});
+  void* small = allocate(32 * kMiB);
+  void* large = allocate(512 * kMiB);
+  free(small);
+  free(large);
+  const std::uint64_t mapped = pool_->stats().pages_mapped;
+  for (int i = 0; i < 100; ++i) {
+    large = allocate(512 * kMiB);
+    pass(50 * kMs);
+    free(large);
+    pass(50 * kMs);
+  }
+  EXPECT_EQ(device_.held_bytes(), 512 * kMiB);
+  EXPECT_EQ(trimmed(TrimReason::idle), 32 * kMiB);
+  EXPECT_EQ(pool_->stats().pages_mapped, mapped);
+}
+
+TEST_F(PoolTrimmingTest, ASegmentLargerThanWhatIsIdleStays) {
+  for (const std::uint64_t first_bytes : {64 * kMiB, 32 * kMiB}) {
+    make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB});
+    void* small = allocate(32 * kMiB);
+    free(allocate(64 * kMiB));
+    free(small);
+    pool_->drain_caches();
+    const std::uint64_t mapped = pool_->stats().pages_mapped;
+    // One of them at a time, so that as much as the smaller one has is idle.
+    std::uint64_t bytes = first_bytes;
+    for (int i = 0; i < 100; ++i) {
+      void* block = allocate(bytes);
+      pass(50 * kMs);
+      free(block);
+      pool_->drain_caches();
+      bytes = 96 * kMiB - bytes;
+    }
+    EXPECT_EQ(device_.held_bytes(), 64 * kMiB);
+    EXPECT_EQ(pool_->stats().pages_mapped, mapped);
+  }
+}
+
+TEST_F(PoolTrimmingTest, WhatIsInUseNowAndThenIsServedByWhatStays) {
+  make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB});
+  std::vector<void*> small;
+  for (int i = 0; i < 8; ++i) small.push_back(allocate(32 * kMiB));
+  free(allocate(256 * kMiB));
+  free_all(small);
+  const std::uint64_t mapped = pool_->stats().pages_mapped;
+  // The large segment is in use half of the time, the small ones never.
+  for (int i = 0; i < 50; ++i) {
+    void* large = allocate(256 * kMiB);
+    pass(50 * kMs);
+    free(large);
+    pass(50 * kMs);
+  }
+  EXPECT_EQ(device_.held_bytes(), 256 * kMiB);
+  EXPECT_EQ(pool_->stats().pages_mapped, mapped);
+}
+
+TEST_F(PoolTrimmingTest, ASegmentOfMoreThanASecondsRateGoesAndIsMadeUpFor) {
+  make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 64 * kMiB});
+  free(allocate(512 * kMiB));
+  pass(kSecondNs);
+  EXPECT_EQ(device_.held_bytes(), 512 * kMiB);
+  pass(kSecondNs);
+  EXPECT_EQ(device_.held_bytes(), 0u);
+  EXPECT_EQ(trims(TrimReason::idle), 1u);
+  // At the rate that took 8 seconds, of which one was saved up.
+  free(allocate(32 * kMiB));
+  pass(5 * kSecondNs);
+  EXPECT_EQ(device_.held_bytes(), 32 * kMiB);
+  pass(3 * kSecondNs);
+  EXPECT_EQ(device_.held_bytes(), 0u);
+}
+
+TEST_F(PoolTrimmingTest, ASegmentThatLeavesLessThanTheReserveStays) {
+  make_segment_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB}, 64 * kMiB);
+  free(allocate(256 * kMiB));
+  pass(4 * kSecondNs);
+  EXPECT_EQ(device_.held_bytes(), 64 * kMiB);
+}
+
 TEST_F(PoolTrimmingTest, TheReserveStays) {
   make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage},
                      20 * kPage);
@@ -125,6 +216,25 @@ TEST_F(PoolTrimmingTest, TheReserveStays) {
   pass(5 * kSecondNs);
   EXPECT_EQ(held_pages(), 20u);
   EXPECT_EQ(trimmed(TrimReason::idle), 80 * kPage);
+}
+
+TEST_F(PoolTrimmingTest, WhereOnlyTheReserveIsHeldNothingIsLookedFor) {
+  make_trimming_pool({.idle_after_ns = kSecondNs,
+                      .idle_bytes_per_second = 1000 * kPage,
+                      .keep_device_free_bytes = 1024 * kMiB},
+                     20 * kPage);
+  // Of maintenance without a budget: whether there is anything to do with one.
+  bool has_more = false;
+  for (int i = 0; i < 500; ++i) {
+    device_.advance_ns(10 * kMs);
+    const std::uint64_t before = backend_.call_count(BackendCall::memory_info);
+    const bool more = pool_->maintain(std::chrono::nanoseconds(0)).more_to_do;
+    // The device's memory is read then, and found to be short.
+    if (backend_.call_count(BackendCall::memory_info) == before) has_more = has_more || more;
+    pool_->maintain();
+  }
+  EXPECT_FALSE(has_more);
+  EXPECT_EQ(held_pages(), 20u);
 }
 
 TEST_F(PoolTrimmingTest, OffItKeepsAll) {

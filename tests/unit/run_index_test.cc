@@ -27,7 +27,7 @@ class RunIndexTest : public testing::Test {
 TEST_F(RunIndexTest, AnEmptyOneFindsNothing) {
   EXPECT_TRUE(index_.empty());
   EXPECT_EQ(index_.find_at_least(0), 0u);
-  EXPECT_EQ(index_.last(), 0u);
+  EXPECT_EQ(index_.longest_units(), 0u);
 }
 
 TEST_F(RunIndexTest, FindsTheShortestThatIsLongEnoughAndTheLowestOfEquals) {
@@ -42,7 +42,7 @@ TEST_F(RunIndexTest, FindsTheShortestThatIsLongEnoughAndTheLowestOfEquals) {
   EXPECT_EQ(index_.after(1), 3u);
   EXPECT_EQ(index_.after(3), 0u);
   EXPECT_EQ(index_.find_at_least(17), 0u);
-  EXPECT_EQ(index_.last(), 3u);
+  EXPECT_EQ(index_.longest_units(), 16u);
 }
 
 TEST_F(RunIndexTest, BinsAreInOrderAndEachLengthHasOne) {
@@ -86,7 +86,7 @@ TEST_F(RunIndexTest, FindsAcrossTheEdgesOfBins) {
     EXPECT_EQ(index_.after(found),
               i + 1 < lengths.size() ? index_.find_at_least(lengths[i + 1]) : 0);
   }
-  EXPECT_EQ(runs_[index_.last()].units, 0xffffffff);
+  EXPECT_EQ(index_.longest_units(), 0xffffffff);
   // From the shortest on, so that each word of the bitmap becomes empty.
   for (const std::uint32_t units : lengths) {
     ASSERT_EQ(runs_[index_.find_at_least(0)].units, units);
@@ -155,7 +155,7 @@ TEST_F(RunIndexTest, AnswersAreTheSameOnBothSidesOfTheLongestList) {
       const RunId next = index_.after(id);
       ASSERT_TRUE(next == 0 || runs_[next].units > runs_[id].units || next > id);
       if (next == 0) {
-        EXPECT_EQ(index_.last(), id);
+        EXPECT_EQ(index_.longest_units(), runs_[id].units);
       }
     }
     EXPECT_EQ(met, count);
@@ -202,7 +202,7 @@ TEST_P(RunIndexModelTest, AgreesWithASetOverManyChanges) {
     const std::uint32_t units = random_units(random) + static_cast<std::uint32_t>(random() % 3) - 1;
     const auto best = expected.lower_bound({{units, 0}, 0});
     ASSERT_EQ(index_.find_at_least(units), best == expected.end() ? 0 : best->second);
-    ASSERT_EQ(index_.last(), expected.empty() ? 0 : expected.rbegin()->second);
+    ASSERT_EQ(index_.longest_units(), expected.empty() ? 0 : expected.rbegin()->first.first);
     ASSERT_EQ(index_.empty(), expected.empty());
     if (i % 64 == 0) {
       ASSERT_EQ(index_.check_invariants(), expected.size());

@@ -56,9 +56,11 @@ enum class OnMisuse : std::uint8_t {
   abort    // call the misuse handler, then end the program; not for wrong sizes and leaks
 };
 
-/// An upper bound of what a pool holds: bytes, or a fraction (0, 1] of the memory that the device
-/// has free when the pool starts, in whole pages.
+/// An upper bound of what a pool holds: bytes, at least a page, or a fraction (0, 1] of the memory
+/// that the device has free when the pool starts, in whole pages.
 using CapacityLimit = std::variant<double, std::uint64_t>;
+/// A page; a smaller CapacityLimit is refused.
+inline constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;
 
 /// Values at which alerts fire; exported, and compared by nobody inside the pool yet.
 struct Thresholds {

@@ -11,11 +11,13 @@
 //   waste    rounding and slab tails;   cached: in threads' caches in front of the shared tiers, or
 //            on its way between them;
 //   pending  in the shared tiers, with work that is not known to be complete;   free: the rest
+//   released, trimmed   see ReleaseReason and TrimReason
 //   driver_calls  every create, map, set-access, unmap, release, cudaMalloc, cudaFree, any thread
 //   largest_free_block   the largest request that would be served now without the driver
 //   largest_satisfiable  the largest that the policy in force could serve up to the limit
 //   fragmentation_ratio  1 - largest_satisfiable / (limit in force - live - waste - pending -
-//                        cached), 0 where that is under 1 % of the limit
+//                        cached), 0 where that is under 1 % of the limit; of the limit in force
+//                        what is beyond held in whole pages
 // Both "largest" are for a stream that has freed nothing, with pending and cached as occupied.
 // "Known" means as of the last completion seen: Pool::maintain looks.
 //
@@ -51,24 +53,27 @@ enum class FallbackReason : std::uint8_t {
 };
 inline constexpr std::size_t kFallbackReasonCount = 4;
 
-/// Why memory went back to the driver.
+/// Why memory went back to the driver. The bytes of all reasons are what it took back while the
+/// pool lives, all of it: held = got - released.
 enum class ReleaseReason : std::uint8_t {
-  trim,      // Pool::trim and what calls it
-  recycle,   // a page was moved
-  rollback,  // a growth failed half way
+  trim,      // it was empty, see TrimReason
+  rollback,  // it was got for a growth that failed half way, or that was begun anew
   fallback,  // a fallback block was freed
-  shutdown,  // the pool ended
+  retry,     // the driver had refused to take it before, for any of the others
 };
-inline constexpr std::size_t kReleaseReasonCount = 5;
+inline constexpr std::size_t kReleaseReasonCount = 4;
 
-/// Why a trim was made.
+/// Why a trim was made. The bytes of all reasons are those of ReleaseReason::trim: what the driver
+/// took of empty memory at once. What else goes back in the same call, fallbacks and what is tried
+/// again, counts as what it is.
 enum class TrimReason : std::uint8_t {
   api,            // the program asked
   idle,           // nobody used the memory for a while
   pressure,       // another process needs memory on the device
-  out_of_memory,  // on the way to serving a request
+  out_of_memory,  // for a request that could not have been served otherwise
+  recycle,        // segments of cudaMalloc, which do not move: others are held in their place
 };
-inline constexpr std::size_t kTrimReasonCount = 4;
+inline constexpr std::size_t kTrimReasonCount = 5;
 
 /// Which tier served a hit.
 enum class Tier : std::uint8_t { cache, size_class, buddy, run };
@@ -137,8 +142,11 @@ struct DurationHistogram {
 
 struct WatchedSize {
   std::uint64_t bytes = 0;
-  bool fits = false;                      // would be served without failing
-  std::uint64_t unusable_free_bytes = 0;  // free bytes in runs shorter than that
+  bool fits = false;  // would be served without failing
+  /// Of mapped_free_bytes, what is in pieces that could not serve it: runs shorter than that, and
+  /// all that is free in chunks; of which, up to 128 KiB, slots of its size class could, and of
+  /// each chunk the largest free block, if it has room for the request or, up to 32 KiB, its slab.
+  std::uint64_t unusable_free_bytes = 0;
 };
 
 struct StatsV1 {
