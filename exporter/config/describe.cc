@@ -51,6 +51,21 @@ std::string or_never(std::uint64_t value, std::string text) {
   return value == 0 ? "0 (never)" : std::move(text);
 }
 
+/// Set or not, it changes nothing: a person who reads what is in force would think otherwise.
+std::string or_no_effect(const std::string& reason, std::string text) {
+  return reason.empty() ? std::move(text) : std::move(text) + " (no effect " + reason + ")";
+}
+
+std::string slack_void(const RuntimeOptions& runtime) {
+  if (runtime.recycling == Recycling::eager) return {};
+  return std::string("with recycling ") + to_string(runtime.recycling);
+}
+
+std::string alias_reuse_void(const PoolOptions& pool) {
+  if (pool.runtime.recycling == Recycling::off) return "with recycling off";
+  return pool.backing == Backing::vmm ? "" : "with backing cudamalloc";
+}
+
 const char* yes_no(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -68,11 +83,13 @@ std::string describe(const Config& config) {
       {"pool.reserve", bytes_text(pool.reserve_bytes)},
       {"pool.backing", to_string(pool.backing)},
       {"pool.recycling", to_string(runtime.recycling)},
-      {"pool.slack", number_text(runtime.slack * kPercent) + " %"},
-      {"pool.alias_reuse", to_string(runtime.alias_reuse)},
+      {"pool.slack",
+       or_no_effect(slack_void(runtime), number_text(runtime.slack * kPercent) + " %")},
+      {"pool.alias_reuse", or_no_effect(alias_reuse_void(pool), to_string(runtime.alias_reuse))},
       {"pool.trim.idle_after",
        or_never(trim.idle_after_ns, internal::format_duration(trim.idle_after_ns))},
-      {"pool.trim.rate", bytes_text(trim.idle_bytes_per_second) + " a second"},
+      {"pool.trim.rate", or_no_effect(trim.idle_after_ns == 0 ? "without idle_after" : "",
+                                      bytes_text(trim.idle_bytes_per_second) + " a second")},
       {"pool.trim.keep_device_free",
        or_never(trim.keep_device_free_bytes, bytes_text(trim.keep_device_free_bytes))},
       {"pool.policy", to_string(runtime.policy)},

@@ -44,6 +44,12 @@ std::optional<double> parse_percentage(std::string_view text) {
   return parse_decimal(text);
 }
 
+/// Why `text` is not taken as a percentage: "-1%" is a percentage, only none that there can be.
+std::string_view percentage_flaw(std::string_view text) {
+  const bool is_negative = text.starts_with('-') && parse_percentage(text.substr(1));
+  return is_negative ? "out of range" : "no percentage";
+}
+
 Refusal wrong_kind(const YamlNode& node, std::string_view allowed) {
   const bool is_empty = node.kind == YamlNode::Kind::null;
   return {(is_empty ? std::string("has no value") : std::string("is ") + kind_text(node.kind)) +
@@ -143,7 +149,7 @@ Read<double> read_percentage(const YamlNode& node) {
   constexpr std::string_view kAllowed = "a percentage from 0% to 100%, such as 0.5%";
   if (node.kind != YamlNode::Kind::scalar) return wrong_kind(node, kAllowed);
   const auto value = parse_percentage(node.text);
-  if (!value) return refusal(node.text, "no percentage", kAllowed);
+  if (!value) return refusal(node.text, percentage_flaw(node.text), kAllowed);
   if (*value > kPercent) return refusal(node.text, "out of range", kAllowed);
   return *value / kPercent;
 }
@@ -156,7 +162,7 @@ Read<CapacityLimit> read_capacity(const YamlNode& node) {
   const std::string& text = node.text;
   if (text.ends_with('%')) {
     const auto value = parse_percentage(text);
-    if (!value) return refusal(text, "no percentage", kAllowed);
+    if (!value) return refusal(text, percentage_flaw(text), kAllowed);
     if (*value <= 0 || *value > kPercent) return refusal(text, "out of range", kAllowed);
     return CapacityLimit(*value / kPercent);
   }

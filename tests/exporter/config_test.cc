@@ -240,7 +240,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"pool: {slack: 0.05}", 1, "pool.slack", "no percentage"},
         Refused{"pool: {slack: 101%}", 1, "pool.slack", "out of range"},
         Refused{"pool: {slack: 05%}", 1, "pool.slack", "no percentage"},
-        Refused{"pool: {slack: -5%}", 1, "pool.slack", "no percentage"}));
+        Refused{"pool: {slack: -5%}", 1, "pool.slack",
+                "'-5%' is out of range; allowed is a percentage from 0% to 100%"},
+        Refused{"pool: {slack: 500%}", 1, "pool.slack",
+                "'500%' is out of range; allowed is a percentage from 0% to 100%"},
+        Refused{"pool: {slack: --5%}", 1, "pool.slack", "no percentage"},
+        Refused{"pool: {slack: -%}", 1, "pool.slack", "no percentage"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, ConfigRefusalTest,
@@ -374,6 +379,33 @@ TEST(ConfigTest, AliasesAndMergeKeysAreRefused) {
   EXPECT_NE(text.find("f.yaml:6: tags[0]: aliases"), std::string::npos) << text;
 }
 
+/// What `describe` says of `key` under `yaml`.
+std::string described(const std::string& yaml, const std::string& key) {
+  const std::string text = describe(parse_ok(yaml));
+  const std::size_t begin = text.find_first_not_of(' ', text.find(key + ":") + key.size() + 1);
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+TEST(ConfigTest, SaysOfWhatIsSetWhetherItHasAnEffect) {
+  const std::string moved = ", slack: 5%, alias_reuse: same_stream}";
+  EXPECT_EQ(described("pool: {recycling: eager" + moved, "pool.slack"), "5 %");
+  EXPECT_EQ(described("pool: {recycling: eager" + moved, "pool.alias_reuse"), "same_stream");
+  EXPECT_EQ(described("pool: {recycling: pressure" + moved, "pool.slack"),
+            "5 % (no effect with recycling pressure)");
+  EXPECT_EQ(described("pool: {recycling: pressure" + moved, "pool.alias_reuse"), "same_stream");
+  EXPECT_EQ(described("pool: {recycling: \"off\"" + moved, "pool.slack"),
+            "5 % (no effect with recycling off)");
+  EXPECT_EQ(described("pool: {recycling: \"off\"" + moved, "pool.alias_reuse"),
+            "same_stream (no effect with recycling off)");
+  EXPECT_EQ(described("pool: {backing: cudamalloc" + moved, "pool.slack"), "5 %");
+  EXPECT_EQ(described("pool: {backing: cudamalloc" + moved, "pool.alias_reuse"),
+            "same_stream (no effect with backing cudamalloc)");
+  EXPECT_EQ(described("pool: {trim: {rate: 2MiB}}", "pool.trim.rate"),
+            "2MiB (2097152 bytes) a second (no effect without idle_after)");
+  EXPECT_EQ(described("pool: {trim: {rate: 2MiB, idle_after: 60s}}", "pool.trim.rate"),
+            "2MiB (2097152 bytes) a second");
+}
+
 TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
   const std::string text = describe(parse_ok("pool: {capacity: 90%, reserve: 1GiB}"));
   EXPECT_NE(text.find("pool.capacity:               90 % of the memory that"), std::string::npos)
@@ -391,7 +423,8 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
   }
   EXPECT_EQ(columns.size(), 25u);
   EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("1GiB (1073741824 bytes) a second\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
+      << text;
   EXPECT_EQ(std::ranges::count(columns, columns.front()), std::ssize(columns)) << text;
 }
 

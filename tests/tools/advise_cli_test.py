@@ -10,7 +10,7 @@ import cli_test
 from cli_test import COMMANDS, CSV, FSDP, PROGRAM, RESNET, Case, run
 
 ADVISE_KEYS = ["device", "device_capacity_bytes", "capacity_bytes", "backing", "passes", "scale",
-               "completions", "budget_percent", "unavailable", "traces", "settings", "yaml"]
+               "completions", "budget_percent", "unavailable", "traces", "settings", "needs", "yaml"]
 
 
 class AdviseCase(Case):
@@ -28,9 +28,12 @@ class AdviseCase(Case):
 
 class Advise(AdviseCase):
     def replay_setting(self, setting, *arguments):
-        return self.replay("--recycling", setting["recycling"], "--slack", setting["slack_percent"],
-                           "--alias-reuse", setting["alias_reuse"], "--cache-large",
-                           setting["cache_large_bytes"], *arguments)
+        given = ["--recycling", setting["recycling"], "--cache-large", setting["cache_large_bytes"]]
+        if setting["recycling"] == "eager":
+            given += ["--slack", setting["slack_percent"]]
+        if setting["recycling"] != "off":
+            given += ["--alias-reuse", setting["alias_reuse"]]
+        return self.replay(*given, *arguments)
 
     def test_json_and_the_numbers_of_replay(self):
         advice = self.advise(FSDP, RESNET)
@@ -93,8 +96,20 @@ class Advise(AdviseCase):
         advice = self.advise(*arguments)
         self.assertIsNone(advice["yaml"])
         self.assertEqual([row for row in advice["settings"] if row["is_chosen"]], [])
+        self.assertTrue(all(row["failed_bytes"] > 0 and row["held_ratio"] is None
+                            for row in advice["settings"]))
+        unserved = [row["failed_bytes"] for row in advice["settings"]]
+        self.assertEqual(unserved, sorted(unserved))
         self.assertIn(b"No setting serves every request", run("advise", *arguments).stdout)
-        self.expect_refused(run("advise", "--yaml-only", *arguments), "no setting serves every")
+        least = min(row["smallest_capacity_bytes"] for row in advice["needs"])
+        self.expect_refused(run("advise", "--yaml-only", *arguments), "no setting serves every",
+                            f"`capacity: {least >> 20}MiB` would do")
+        # And it does.
+        served = self.advise("--capacity", least, FSDP)
+        self.assertIsNotNone(served["yaml"])
+        self.assertEqual(served["needs"], [])
+        self.assertEqual([row["recycling"] for row in advice["needs"]],
+                         ["off", "pressure", "eager"])
 
     def test_bad_input_is_refused_as_by_replay(self):
         bad = self.write("bad", "a 0 1 0\n")
@@ -140,7 +155,7 @@ class AdvisedConfig(AdviseCase):
         chosen = self.chosen(advice)
         text = checked.stdout.decode()
         self.assertRegex(text, rf"(?m)^pool\.recycling: +{chosen['recycling']}$")
-        self.assertRegex(text, rf"(?m)^pool\.slack: +{chosen['slack_percent']:g} %$")
+        self.assertRegex(text, rf"(?m)^pool\.slack: +{chosen['slack_percent']:g} %( \(no effect.*)?$")
         self.assertRegex(text, rf"(?m)^pool\.cache_large: .*\b{chosen['cache_large_bytes']} bytes")
 
 

@@ -100,6 +100,10 @@ TEST_F(AdviseReport, MarksTheChosenTheDefaultAndWhatIsOverTheBudget) {
 
 TEST_F(AdviseReport, WhatWasNotAllowedIsOnlyHintedAt) {
   EXPECT_EQ(text().find("over budget"), std::string::npos);
+  EXPECT_NE(text().find("Shown are 2 of the 3 settings that were played; the other 1 have "
+                        "same_stream and need --allow-same-stream.\n"),
+            std::string::npos)
+      << text();
   EXPECT_NE(text().find("1 settings with alias_reuse same_stream were played, too. With "
                         "--allow-same-stream it would be eager 0.5%, same_stream,\n"
                         "cache_large 0: ratio 1.001, waiting 22.29%."),
@@ -109,6 +113,7 @@ TEST_F(AdviseReport, WhatWasNotAllowedIsOnlyHintedAt) {
   EXPECT_NE(text().find("None of them would be better."), std::string::npos);
   options_.allows_same_stream = true;
   EXPECT_EQ(text().find("were played, too"), std::string::npos);
+  EXPECT_EQ(text().find("Shown are"), std::string::npos);
 }
 
 TEST_F(AdviseReport, SaysWhatIsSavedAndWhatWasNotTried) {
@@ -127,11 +132,55 @@ TEST_F(AdviseReport, NothingToChangeAndNothingToAdviseAreSaid) {
   EXPECT_NE(text().find("Nothing to change"), std::string::npos);
   advice_.chosen.reset();
   advice_.with_same_stream.reset();
-  for (Trial& trial : advice_.trials) trial.traces[0].failed = 12'345;
+  for (Trial& trial : advice_.trials) {
+    trial.traces[0].failed = 12'345;
+    trial.traces[0].failed_bytes = std::uint64_t{5} << 30;
+  }
+  Setting pressure;
+  pressure.recycling = Recycling::pressure;
+  Setting off = pressure;
+  off.recycling = Recycling::off;
+  advice_.needs = {{off, std::nullopt}, {pressure, std::uint64_t{3} << 30}};
   EXPECT_NE(text().find("No setting serves every request"), std::string::npos);
-  EXPECT_NE(text().find("12 345 fail"), std::string::npos);
+  EXPECT_NE(text().find("fails 5.00 GiB"), std::string::npos) << text();
+  EXPECT_NE(text().find("what was asked for and not served, all passes; rows in that order"),
+            std::string::npos);
+  EXPECT_NE(text().find("The smallest capacity with which one would:\n"
+                        "  off           more than 1TiB\n"
+                        "  pressure      3GiB\n"),
+            std::string::npos)
+      << text();
   EXPECT_EQ(text().find("version: 1"), std::string::npos);
-  EXPECT_TRUE(nlohmann::json::parse(to_json(advice_, traces_, options_))["yaml"].is_null());
+  // What is held where requests failed is no ratio.
+  EXPECT_EQ(text().find("1.084"), std::string::npos) << text();
+  const auto object = nlohmann::json::parse(to_json(advice_, traces_, options_));
+  EXPECT_TRUE(object["yaml"].is_null());
+  EXPECT_TRUE(object["settings"][0]["held_ratio"].is_null());
+  EXPECT_TRUE(object["settings"][0]["held_ratio_mean"].is_null());
+  EXPECT_TRUE(object["settings"][0]["traces"][0]["held_ratio"].is_null());
+  EXPECT_FALSE(object["settings"][0]["traces"][1]["held_ratio"].is_null());
+  EXPECT_EQ(object["settings"][0]["failed_bytes"], std::uint64_t{5} << 30);
+  EXPECT_TRUE(object["needs"][0]["smallest_capacity_bytes"].is_null());
+  EXPECT_EQ(object["needs"][1]["recycling"], "pressure");
+  EXPECT_EQ(object["needs"][1]["smallest_capacity_bytes"], std::uint64_t{3} << 30);
+  advice_.needs[1].capacity_bytes.reset();
+  EXPECT_NE(text().find("Nor does any with 1TiB."), std::string::npos);
+}
+
+TEST_F(AdviseReport, FitsIn120ColumnsWhereRequestsFail) {
+  advice_.chosen.reset();
+  advice_.with_same_stream.reset();
+  options_.allows_same_stream = true;
+  for (Trial& trial : advice_.trials) {
+    trial.traces[0].failed = 12'345;
+    trial.traces[0].failed_bytes = std::uint64_t{1'023} << 30;
+  }
+  for (const bool searches : {true, false}) {
+    options_.searches_capacity = searches;
+    std::istringstream lines(text());
+    std::string line;
+    while (std::getline(lines, line)) EXPECT_LE(line.size(), 120u) << line;
+  }
 }
 
 TEST_F(AdviseReport, JsonHasExactlyTheKeysOfTheContractInOrder) {
@@ -139,23 +188,47 @@ TEST_F(AdviseReport, JsonHasExactlyTheKeysOfTheContractInOrder) {
   EXPECT_EQ(keys_of(object),
             (std::vector<std::string>{"device", "device_capacity_bytes", "capacity_bytes",
                                       "backing", "passes", "scale", "completions", "budget_percent",
-                                      "unavailable", "traces", "settings", "yaml"}));
+                                      "unavailable", "traces", "settings", "needs", "yaml"}));
   EXPECT_EQ(keys_of(object["traces"][0]),
             (std::vector<std::string>{"trace", "operations", "trace_seconds", "share_of_seconds"}));
   const auto& setting = object["settings"][0];
-  EXPECT_EQ(keys_of(setting),
-            (std::vector<std::string>{
-                "recycling", "slack_percent", "alias_reuse", "cache_large_bytes", "is_chosen",
-                "is_default", "is_allowed", "is_within_budget", "failed", "peak_held_bytes",
-                "held_ratio", "held_ratio_mean", "wait_share_warm", "wait_share_cold",
-                "driver_seconds_warm", "driver_seconds_cold", "cache_hit_share", "traces"}));
+  EXPECT_EQ(keys_of(setting), (std::vector<std::string>{"recycling",
+                                                        "slack_percent",
+                                                        "alias_reuse",
+                                                        "cache_large_bytes",
+                                                        "is_chosen",
+                                                        "is_default",
+                                                        "is_allowed",
+                                                        "is_within_budget",
+                                                        "failed",
+                                                        "failed_bytes",
+                                                        "peak_requested_bytes",
+                                                        "peak_held_bytes",
+                                                        "held_ratio",
+                                                        "held_ratio_mean",
+                                                        "wait_share_warm",
+                                                        "wait_share_cold",
+                                                        "driver_wait_seconds_warm",
+                                                        "driver_wait_seconds_cold",
+                                                        "driver_seconds_warm",
+                                                        "driver_seconds_cold",
+                                                        "driver_calls_warm",
+                                                        "driver_calls_cold",
+                                                        "cache_hit_share",
+                                                        "traces"}));
   EXPECT_EQ(keys_of(setting["traces"][0]),
             (std::vector<std::string>{
-                "trace", "failed", "peak_requested_bytes", "peak_held_bytes", "held_ratio",
-                "wait_share_warm", "wait_share_cold", "driver_wait_seconds_warm",
+                "trace", "failed", "failed_bytes", "peak_requested_bytes", "peak_held_bytes",
+                "held_ratio", "wait_share_warm", "wait_share_cold", "driver_wait_seconds_warm",
                 "driver_wait_seconds_cold", "driver_seconds_warm", "driver_seconds_cold",
                 "driver_calls_warm", "driver_calls_cold", "cache_hit_share",
                 "smallest_capacity_bytes", "smallest_capacity_wait_seconds"}));
+  // Of a setting: sums, or of the trace with the most.
+  EXPECT_EQ(setting["driver_calls_warm"], 2 * 103'456);
+  EXPECT_EQ(setting["driver_calls_cold"], 2 * 123'456);
+  EXPECT_EQ(setting["driver_wait_seconds_warm"], 2 * 12.5);
+  EXPECT_EQ(setting["driver_wait_seconds_cold"], 2 * 25.0);
+  EXPECT_EQ(setting["peak_requested_bytes"], 11'987'654'321);
   EXPECT_EQ(setting["is_allowed"], false);
   EXPECT_EQ(setting["is_within_budget"], false);
   EXPECT_EQ(object["settings"][1]["is_chosen"], true);

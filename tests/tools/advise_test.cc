@@ -21,6 +21,7 @@ struct Figures {
   double ratio = 1;
   double wait_share = 0;
   std::uint64_t failed = 0;
+  std::uint64_t failed_bytes = 0;
 };
 
 /// Costs as a function says; remembers what was asked.
@@ -40,6 +41,7 @@ class MadeUpTester final : public SettingTester {
     const Figures figures = model_(setting, trace);
     TraceCost cost;
     cost.failed = figures.failed;
+    cost.failed_bytes = figures.failed_bytes;
     cost.peak_requested_bytes = kRequested;
     cost.peak_held_bytes = static_cast<std::uint64_t>(figures.ratio * kRequested);
     cost.warm.wait_seconds = figures.wait_share;
@@ -47,6 +49,17 @@ class MadeUpTester final : public SettingTester {
     return cost;
   }
 
+  Result<std::optional<std::uint64_t>, ReplayFailure> find_need(const Setting& setting,
+                                                                const Trace& trace) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++needs_asked;
+    return needs(setting, trace);
+  }
+
+  /// What a setting needs of a device.
+  std::function<std::optional<std::uint64_t>(const Setting&, const Trace&)> needs =
+      [](const Setting&, const Trace&) { return std::optional<std::uint64_t>(); };
+  int needs_asked = 0;
   std::function<bool(const Setting&)> refuses = [](const Setting&) { return false; };
   std::function<bool(const Setting&)> fails = refuses;
   std::vector<std::pair<Setting, std::string>> asked;
@@ -189,6 +202,79 @@ TEST_F(AdviseTest, WhatFailsRequestsIsNeverAdvised) {
   });
   EXPECT_FALSE(none.chosen.has_value());
   EXPECT_FALSE(none.with_same_stream.has_value());
+}
+
+TEST_F(AdviseTest, WhereNoneServesAllTheBytesNotServedDecideAndTheNeedIsSearched) {
+  traces_ = named({"one", "two"});
+  // off refuses a few large requests, and so has room for all small ones.
+  MadeUpTester tester([](const Setting& setting, const Trace&) {
+    if (setting.recycling == Recycling::off) return Figures{0.9, 0, 3, 900};
+    if (setting.recycling == Recycling::pressure) {
+      return Figures{1, 0, 200, setting.alias_reuse == AliasReuse::wait ? 400u : 390u};
+    }
+    return Figures{0.95, 0, 100, 500};
+  });
+  tester.needs = [](const Setting& setting, const Trace& trace) -> std::optional<std::uint64_t> {
+    if (setting.recycling == Recycling::off) return std::nullopt;
+    const std::uint64_t more = trace.name == "two" ? 100 : 0;
+    return (setting.recycling == Recycling::pressure ? 2000 : 3000) + more;
+  };
+  const Advice advice = advise_on(tester);
+  EXPECT_FALSE(advice.chosen.has_value());
+  EXPECT_EQ(advice.trials.front().setting.recycling, Recycling::pressure);
+  const auto shown =
+      std::count_if(advice.trials.begin(), advice.trials.end(),
+                    [&](const Trial& trial) { return is_allowed(trial.setting, options_); });
+  EXPECT_EQ(shown, 12) << "of what may be advised all neighbours, as elsewhere";
+  EXPECT_EQ(advice.trials.back().setting.recycling, Recycling::off);
+  EXPECT_EQ(advice.trials.back().failed(), 6u);
+  EXPECT_EQ(advice.trials.back().failed_bytes(), 1800u);
+
+  EXPECT_EQ(tester.needs_asked, 6);
+  ASSERT_EQ(advice.needs.size(), 3u);
+  EXPECT_EQ(advice.needs[0].setting.recycling, Recycling::off);
+  EXPECT_EQ(advice.needs[0].capacity_bytes, std::nullopt);
+  EXPECT_EQ(advice.needs[1].capacity_bytes, 2100u) << "of the trace that needs most";
+  EXPECT_EQ(advice.needs[2].setting, Setting());
+  EXPECT_EQ(advice.needs[2].capacity_bytes, 3100u);
+  EXPECT_EQ(find_least(advice.needs)->setting.recycling, Recycling::pressure);
+  EXPECT_EQ(find_least({{advice.needs[1].setting, 5}, {Setting(), 5}})->setting, Setting());
+  EXPECT_EQ(find_least({advice.needs[0]}), std::nullopt);
+
+  MadeUpTester served(usual);
+  EXPECT_TRUE(advise_on(served).needs.empty());
+  EXPECT_EQ(served.needs_asked, 0) << "only where nothing is advised";
+}
+
+TEST_F(AdviseTest, TheNeedIsWhatReplayFindsAndServesAll) {
+  traces_ = {sample()};
+  options_.replay.capacity_bytes = std::uint64_t{1} << 30;
+  ReplayTester tester(options_, [](const Setting&, const Trace&) {});
+  Setting setting;
+  setting.recycling = Recycling::pressure;
+  EXPECT_GT(tester.measure(setting, traces_[0]).value().failed_bytes, 0u);
+  const std::uint64_t need = tester.find_need(setting, traces_[0]).value().value();
+  options_.replay.capacity_bytes = need;
+  ReplayTester roomy(options_, [](const Setting&, const Trace&) {});
+  const TraceCost cost = roomy.measure(setting, traces_[0]).value();
+  EXPECT_EQ(cost.failed, 0u);
+  EXPECT_EQ(cost.failed_bytes, 0u);
+  options_.replay.capacity_bytes = need - (2 * kMiB);
+  ReplayTester tight(options_, [](const Setting&, const Trace&) {});
+  EXPECT_GT(tight.measure(setting, traces_[0]).value().failed, 0u);
+}
+
+TEST_F(AdviseTest, HowManySettingsThereAre) {
+  // The figures of the README and of advisor.h.
+  EXPECT_EQ(advise_on([](const Setting&, const Trace&) { return Figures{}; }).trials.size(), 19u);
+  EXPECT_EQ(with_each_policy({}).size() * kCacheLargeSizes.size(), 75u);
+  // Another size of the caches is best: each policy again, with that.
+  const Advice other = advise_on([](const Setting& setting, const Trace&) {
+    Setting usual_cache = setting;
+    usual_cache.cache_large_bytes = Setting().cache_large_bytes;
+    return Figures{(usual_cache == Setting() ? 1 : 2) + cache_mib(setting) / 1000, 0, 0};
+  });
+  EXPECT_EQ(other.trials.size(), 33u);
 }
 
 TEST_F(AdviseTest, SameStreamIsTriedAndNamedButOnlyAdvisedWhereAllowed) {

@@ -151,6 +151,27 @@ class BadUsage(Case):
             with self.subTest(arguments=arguments):
                 self.expect_refused(run("replay", *arguments, FSDP), reason)
 
+    def test_options_without_effect_are_named_and_taken(self):
+        path = self.write("one", "a 0 1 0 0\nf 0 0\n")
+        off, both = ["--recycling", "off"], ["--slack", "5", "--alias-reuse", "same_stream"]
+        cases = [
+            (off + both, ["--slack has no effect with --recycling off",
+                          "--alias-reuse has no effect with --recycling off"]),
+            (["--recycling", "pressure"] + both,
+             ["--slack has no effect with --recycling pressure"]),
+            (["--backend", "cudamalloc"] + both,
+             ["--alias-reuse has no effect with --backend cudamalloc"]),
+            (["--seed", "1"], ["--seed has no effect without --fault-rate"]),
+            (["--seed", "1", "--fault-rate", "0.1"], []), (both, []), (off, []),
+        ]
+        for arguments, notes in cases:
+            for form in ([], ["--json"]):
+                with self.subTest(arguments=arguments, form=form):
+                    result = run("replay", "--device", "sim", *form, *arguments, path)
+                    self.assertEqual(result.returncode, 0)
+                    self.assertEqual(result.stderr.decode().splitlines(),
+                                     [f"gpupool: {note}" for note in notes])
+
     def test_options_without_a_pool(self):
         self.expect_refused(run("replay", "--device", "sim", "--capacity", "8GiB", "--reserve",
                                 "9GiB", FSDP), "reserve")
@@ -536,6 +557,9 @@ class Demo(Case):
         recorded = re.search(r"recorded: ([\d ]+) operations, 0 left out, to (\S+) \(stopped\)", out)
         self.assertIsNotNone(recorded, out)
         self.assertEqual(recorded[2], str(path))
+        played = re.search(r"stopped: ([\d ]+) operations, 0 allocations failed", out)
+        self.assertIsNotNone(played, out)
+        self.assertEqual(played[1], recorded[1])
         result = self.replay("--passes", "1", path)[0]
         self.assertEqual(result["operations"], int(recorded[1].replace(" ", "")))
         self.assertEqual(result["failed"], 0)

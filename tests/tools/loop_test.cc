@@ -49,6 +49,7 @@ TEST(Loop, WhatFailsIsCountedAndNotFreed) {
   const LoopResult result = played.loop.play(played.recorder);
   EXPECT_EQ(played.recorder.text, " a13/0 a99/0 f99/0");
   EXPECT_EQ(result.failed, 1U);
+  EXPECT_EQ(result.failed_bytes, 13U);
   EXPECT_EQ(result.refused_frees, 1U);
 }
 

@@ -67,6 +67,37 @@ TEST(Report, TableFitsIn120Columns) {
   EXPECT_GT(longest, 80U);
 }
 
+TEST(Report, TableShowsNoRatioWhereRequestsFailed) {
+  PassResult result = example();
+  const auto table = [&] {
+    return to_table({result}, ReplayOptions(), ReplaySetting(), Terminal());
+  };
+  EXPECT_NE(table().find("1.050"), std::string::npos) << table();
+  result.failed = 1;
+  EXPECT_EQ(table().find("1.050"), std::string::npos) << table();
+  EXPECT_NE(table().find("688 MiB     - "), std::string::npos) << table();
+}
+
+TEST(Report, TheHeadingHasOnlyWhatHasAnEffect) {
+  ReplayOptions options;
+  options.runtime.slack = 0.05;
+  options.runtime.alias_reuse = AliasReuse::same_stream;
+  const auto heading = [&] {
+    const std::string table = to_table({example()}, options, ReplaySetting(), Terminal());
+    return table.substr(0, table.find('\n'));
+  };
+  EXPECT_NE(heading().find("eager with 5% slack, alias reuse same_stream"), std::string::npos);
+  options.backing = Backing::cudamalloc;
+  EXPECT_NE(heading().find("5% slack"), std::string::npos) << heading();
+  EXPECT_EQ(heading().find("alias"), std::string::npos) << heading();
+  options.backing = Backing::vmm;
+  options.runtime.recycling = Recycling::pressure;
+  EXPECT_EQ(heading().find("slack"), std::string::npos) << heading();
+  EXPECT_NE(heading().find("alias reuse same_stream"), std::string::npos) << heading();
+  options.runtime.recycling = Recycling::off;
+  EXPECT_EQ(heading().find("alias"), std::string::npos) << heading();
+}
+
 TEST(Report, TableShowsNoNumberWhereThereIsNone) {
   PassResult result = example();
   result.hits = result.misses = result.peak_requested_bytes = 0;

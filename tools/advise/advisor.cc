@@ -37,23 +37,27 @@ auto tameness(const Setting& setting) {
                          cache);
 }
 
+auto failure_key(const Trial& trial) {
+  return std::make_tuple(trial.failed() != 0, trial.failed_bytes(), trial.failed());
+}
+
 auto memory_key(const Trial& trial) {
   return std::make_tuple(trial.worst_ratio(), trial.mean_ratio());
 }
 
 auto waiting_key(const Trial& trial) {
   return std::make_tuple(trial.warm_wait_share(), trial.cold_wait_share(),
-                         trial.warm_driver_seconds(), trial.cold_driver_seconds(),
+                         trial.warm().driver_seconds, trial.cold().driver_seconds,
                          -trial.cache_hit_share());
 }
 
 auto by_memory(const Trial& trial) {
-  return std::tuple_cat(std::make_tuple(trial.failed()), memory_key(trial), waiting_key(trial),
+  return std::tuple_cat(failure_key(trial), memory_key(trial), waiting_key(trial),
                         tameness(trial.setting));
 }
 
 auto by_waiting(const Trial& trial) {
-  return std::tuple_cat(std::make_tuple(trial.failed()), waiting_key(trial), memory_key(trial),
+  return std::tuple_cat(failure_key(trial), waiting_key(trial), memory_key(trial),
                         tameness(trial.setting));
 }
 
@@ -115,11 +119,42 @@ Result<void, ReplayFailure> Search::try_all(const std::vector<Setting>& settings
 
 Setting Search::basis() const {
   if (const auto found = choose(trials_, options_)) return trials_[*found].setting;
-  // Of failures by_memory takes the fewest first.
+  // Of failures by_memory takes the fewest bytes first; what may not be advised leads nowhere.
+  const auto key = [&](const Trial& trial) {
+    return std::make_tuple(!is_allowed(trial.setting, options_), by_memory(trial));
+  };
   const auto least =
       std::min_element(trials_.begin(), trials_.end(),
-                       [](const Trial& a, const Trial& b) { return by_memory(a) < by_memory(b); });
+                       [&](const Trial& a, const Trial& b) { return key(a) < key(b); });
   return least->setting;
+}
+
+Result<std::vector<Need>, ReplayFailure> find_needs(const std::vector<Trace>& traces,
+                                                    SettingTester& tester) {
+  std::vector<Need> needs;
+  for (const Recycling recycling : {Recycling::off, Recycling::pressure, Setting().recycling}) {
+    Setting setting;
+    setting.recycling = recycling;
+    if (tester.find_refusal(setting).empty()) needs.push_back({setting, std::uint64_t{0}});
+  }
+  const std::size_t count = needs.size() * traces.size();
+  std::vector<std::optional<std::uint64_t>> found(count);
+  std::vector<std::optional<ReplayFailure>> failures(count);
+  run_all(count, [&](std::size_t index) {
+    const auto need =
+        tester.find_need(needs[index / traces.size()].setting, traces[index % traces.size()]);
+    if (need.ok()) {
+      found[index] = need.value();
+    } else {
+      failures[index] = need.error();
+    }
+  });
+  for (std::size_t i = 0; i < count; ++i) {
+    if (failures[i]) return *failures[i];
+    std::optional<std::uint64_t>& most = needs[i / traces.size()].capacity_bytes;
+    most = most && found[i] ? std::optional(std::max(*most, *found[i])) : std::nullopt;
+  }
+  return needs;
 }
 
 std::size_t index_of(const std::vector<Trial>& trials, const Setting& setting) {
@@ -163,6 +198,15 @@ std::optional<std::size_t> choose(const std::vector<Trial>& trials, const Advise
   return best;
 }
 
+std::optional<Need> find_least(const std::vector<Need>& needs) {
+  std::optional<Need> least;
+  for (const Need& need : needs) {
+    if (!need.capacity_bytes) continue;
+    if (!least || *need.capacity_bytes <= *least->capacity_bytes) least = need;
+  }
+  return least;
+}
+
 bool is_within_budget(const Trial& trial, const AdviseOptions& options) {
   return trial.warm_wait_share() * 100 <= options.budget_percent;
 }
@@ -190,7 +234,13 @@ Result<Advice, ReplayFailure> advise(const std::vector<Trace>& traces, const Adv
   Advice advice;
   advice.chosen = choose(trials, options);
   advice.defaults = index_of(trials, Setting());
-  if (advice.chosen) advice.with_same_stream = find_bolder(trials, *advice.chosen, options);
+  if (advice.chosen) {
+    advice.with_same_stream = find_bolder(trials, *advice.chosen, options);
+  } else {
+    auto needs = find_needs(traces, tester);
+    if (!needs.ok()) return needs.error();
+    advice.needs = std::move(needs).value();
+  }
   advice.trials = std::move(trials);
   advice.unavailable = std::move(search.unavailable());
   return advice;

@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::uint64_t kMaxPasses = 1'000;
 constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;  // a page
-constexpr std::uint64_t kMaxCapacityBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxOperationsPerSecond = 1'000'000'000;
 
@@ -79,7 +78,8 @@ ExitCode run(const Command& command) {
   }
   // A file that would be taken for a configuration, or nothing.
   if (!advice.chosen) {
-    print_error("no setting serves every request on " + device_text(options));
+    print_error("no setting serves every request on " + device_text(options) + "; " +
+                least_need_text(advice.needs));
     return ExitCode::usage;
   }
   return print_result(to_yaml(advice, traces.value(), options));

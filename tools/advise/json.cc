@@ -13,13 +13,27 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+/// What is held where requests failed says nothing of what would be if none had.
+Json ratio_or_null(double ratio, std::uint64_t failed) {
+  return failed == 0 ? Json(ratio) : Json(nullptr);
+}
+
+Json to_json(const Need& need) {
+  return {{"recycling", to_string(need.setting.recycling)},
+          {"slack_percent", need.setting.slack_percent},
+          {"alias_reuse", to_string(need.setting.alias_reuse)},
+          {"cache_large_bytes", need.setting.cache_large_bytes},
+          {"smallest_capacity_bytes", or_null(need.capacity_bytes)}};
+}
+
 Json to_json(const Trace& trace, const TraceCost& cost) {
   return {
       {"trace", trace.path},
       {"failed", cost.failed},
+      {"failed_bytes", cost.failed_bytes},
       {"peak_requested_bytes", cost.peak_requested_bytes},
       {"peak_held_bytes", cost.peak_held_bytes},
-      {"held_ratio", cost.held_ratio()},
+      {"held_ratio", ratio_or_null(cost.held_ratio(), cost.failed)},
       {"wait_share_warm", cost.wait_share(cost.warm)},
       {"wait_share_cold", cost.wait_share(cost.cold)},
       {"driver_wait_seconds_warm", cost.warm.wait_seconds},
@@ -38,6 +52,8 @@ Json to_json(const Advice& advice, std::size_t index, const std::vector<Trace>& 
              const AdviseOptions& options) {
   const Trial& trial = advice.trials[index];
   const Setting& setting = trial.setting;
+  const DriverCost warm = trial.warm();
+  const DriverCost cold = trial.cold();
   Json costs = Json::array();
   for (std::size_t i = 0; i < traces.size(); ++i) {
     costs.push_back(to_json(traces[i], trial.traces[i]));
@@ -51,13 +67,19 @@ Json to_json(const Advice& advice, std::size_t index, const std::vector<Trace>& 
           {"is_allowed", is_allowed(setting, options)},
           {"is_within_budget", is_within_budget(trial, options)},
           {"failed", trial.failed()},
+          {"failed_bytes", trial.failed_bytes()},
+          {"peak_requested_bytes", trial.peak_requested_bytes()},
           {"peak_held_bytes", trial.peak_held_bytes()},
-          {"held_ratio", trial.worst_ratio()},
-          {"held_ratio_mean", trial.mean_ratio()},
+          {"held_ratio", ratio_or_null(trial.worst_ratio(), trial.failed())},
+          {"held_ratio_mean", ratio_or_null(trial.mean_ratio(), trial.failed())},
           {"wait_share_warm", trial.warm_wait_share()},
           {"wait_share_cold", trial.cold_wait_share()},
-          {"driver_seconds_warm", trial.warm_driver_seconds()},
-          {"driver_seconds_cold", trial.cold_driver_seconds()},
+          {"driver_wait_seconds_warm", warm.wait_seconds},
+          {"driver_wait_seconds_cold", cold.wait_seconds},
+          {"driver_seconds_warm", warm.driver_seconds},
+          {"driver_seconds_cold", cold.driver_seconds},
+          {"driver_calls_warm", warm.driver_calls},
+          {"driver_calls_cold", cold.driver_calls},
           {"cache_hit_share", trial.cache_hit_share()},
           {"traces", std::move(costs)}};
 }
@@ -77,6 +99,8 @@ std::string to_json(const Advice& advice, const std::vector<Trace>& traces,
   for (std::size_t i = 0; i < advice.trials.size(); ++i) {
     settings.push_back(to_json(advice, i, traces, options));
   }
+  Json needs = Json::array();
+  for (const Need& need : advice.needs) needs.push_back(to_json(need));
   const Json object = {
       {"device", "simulated"},
       {"device_capacity_bytes", options.replay.device_capacity_bytes},
@@ -89,6 +113,7 @@ std::string to_json(const Advice& advice, const std::vector<Trace>& traces,
       {"unavailable", advice.unavailable},
       {"traces", std::move(played)},
       {"settings", std::move(settings)},
+      {"needs", std::move(needs)},
       {"yaml", advice.chosen ? Json(to_yaml(advice, traces, options)) : Json(nullptr)}};
   // File names need not be UTF-8, JSON must be.
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -13,6 +13,7 @@ namespace gpupool::tools {
 namespace {
 
 constexpr double kMsPerSecond = 1e3;
+constexpr std::size_t kPolicyWidth = 14;  // of "eager 0.5%" and two more; same_stream is not there
 
 /// A capacity that was searched for takes the place of the driver's time: both do not fit.
 std::vector<Column> columns(bool has_mean, bool has_capacity) {
@@ -52,8 +53,10 @@ std::string remark(const Advice& advice, std::size_t index, const AdviseOptions&
   std::vector<std::string> parts;
   if (advice.chosen == index) parts.emplace_back("chosen");
   if (advice.defaults == index) parts.emplace_back("default");
-  if (trial.failed() != 0) parts.push_back(grouped(trial.failed()) + " failed");
-  if (!is_within_budget(trial, options)) parts.emplace_back("over budget");
+  if (trial.failed() != 0) {
+    parts.push_back("fails " + human_bytes(trial.failed_bytes()));
+  } else if (!is_within_budget(trial, options))
+    parts.emplace_back("over budget");
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text;
@@ -73,8 +76,8 @@ std::vector<Cell> row(const Advice& advice, std::size_t index, const AdviseOptio
       {moves ? to_string(setting.alias_reuse) : "-", style},
       {format_size(setting.cache_large_bytes), style},
       {human_bytes(trial.peak_held_bytes()), style},
-      {fixed(trial.worst_ratio(), 3), style}};
-  if (has_mean) cells.push_back({fixed(trial.mean_ratio(), 3), style});
+      {ratio_text(trial.worst_ratio(), trial.failed()), style}};
+  if (has_mean) cells.push_back({ratio_text(trial.mean_ratio(), trial.failed()), style});
   cells.push_back({share_text(trial.warm_wait_share()), waiting});
   cells.push_back({share_text(trial.cold_wait_share()), style});
   if (options.searches_capacity) {
@@ -82,8 +85,8 @@ std::vector<Cell> row(const Advice& advice, std::size_t index, const AdviseOptio
     cells.push_back({std::move(bytes), style});
     cells.push_back({std::move(share), style});
   } else {
-    cells.push_back({fixed(trial.warm_driver_seconds() * kMsPerSecond, 1), style});
-    cells.push_back({fixed(trial.cold_driver_seconds() * kMsPerSecond, 1), style});
+    cells.push_back({fixed(trial.warm().driver_seconds * kMsPerSecond, 1), style});
+    cells.push_back({fixed(trial.cold().driver_seconds * kMsPerSecond, 1), style});
   }
   cells.push_back({fixed(trial.cache_hit_share() * 100, 0) + "%", style});
   cells.push_back(
@@ -134,16 +137,17 @@ std::string traces_table(const Advice& advice, const std::vector<Trace>& traces,
   for (std::size_t i = 0; i < traces.size(); ++i) {
     const TraceCost& before = defaults.traces[i];
     const TraceCost& after = chosen.traces[i];
-    table.add_row({{plain_name(traces[i])},
-                   {human_bytes(after.peak_requested_bytes)},
-                   {human_bytes(before.peak_held_bytes)},
-                   {fixed(before.held_ratio(), 3)},
-                   {human_bytes(after.peak_held_bytes), Style::bold},
-                   {fixed(after.held_ratio(), 3)},
-                   {saving_text(before.peak_held_bytes, after.peak_held_bytes)},
-                   {share_text(after.wait_share(after.warm))},
-                   {share_text(after.wait_share(after.cold))},
-                   {alone_text(advice, i, options)}});
+    table.add_row(
+        {{plain_name(traces[i])},
+         {human_bytes(after.peak_requested_bytes)},
+         {human_bytes(before.peak_held_bytes)},
+         {ratio_text(before.held_ratio(), before.failed)},
+         {human_bytes(after.peak_held_bytes), Style::bold},
+         {fixed(after.held_ratio(), 3)},
+         {before.failed != 0 ? "-" : saving_text(before.peak_held_bytes, after.peak_held_bytes)},
+         {share_text(after.wait_share(after.warm))},
+         {share_text(after.wait_share(after.cold))},
+         {alone_text(advice, i, options)}});
   }
   return table.render(terminal);
 }
@@ -191,9 +195,8 @@ std::string opt_in_lines(const Advice& advice, const AdviseOptions& options) {
       std::count_if(advice.trials.begin(), advice.trials.end(),
                     [&](const Trial& trial) { return !is_allowed(trial.setting, options); });
   if (count == 0) return {};
-  std::string text = std::to_string(count) +
-                     " settings with alias_reuse same_stream were played, "
-                     "too. ";
+  std::string text =
+      std::to_string(count) + " settings with alias_reuse same_stream were played, too. ";
   if (!advice.with_same_stream) return text + "None of them would be better.\n";
   const Trial& bolder = advice.trials[*advice.with_same_stream];
   text += "With --allow-same-stream it would be " + policy_text(bolder.setting) +
@@ -213,6 +216,24 @@ std::vector<std::string> notes(const Advice& advice, const std::vector<Trace>& t
       "warm: the worst later one.",
       "cache hits: requests that callers' caches serve, without a lock; default: a pool that was "
       "told nothing."};
+  if (std::any_of(advice.trials.begin(), advice.trials.end(),
+                  [](const Trial& trial) { return trial.failed() != 0; })) {
+    lines.emplace_back(
+        "fails: what was asked for and not served, all passes; rows in that order, since who "
+        "refuses a few large requests");
+    lines.emplace_back(
+        "has room for many small ones. Without a ratio: less was held because less was served.");
+  }
+  const auto shown =
+      std::count_if(advice.trials.begin(), advice.trials.end(),
+                    [&](const Trial& trial) { return is_allowed(trial.setting, options); });
+  const auto hidden = static_cast<std::ptrdiff_t>(advice.trials.size()) - shown;
+  if (hidden != 0) {
+    lines.push_back("Shown are " + std::to_string(shown) + " of the " +
+                    std::to_string(advice.trials.size()) +
+                    " settings that were played; the other " + std::to_string(hidden) +
+                    " have same_stream and need --allow-same-stream.");
+  }
   for (std::size_t i = 0; i < traces.size(); ++i) {
     if (traces[i].seconds.value_or(0) > 0) continue;
     lines.push_back(plain_name(traces[i]) + " has no recorded time: taken as " +
@@ -223,9 +244,18 @@ std::vector<std::string> notes(const Advice& advice, const std::vector<Trace>& t
 }
 
 std::string no_advice(const Advice& advice, const AdviseOptions& options) {
-  const Trial& least = advice.trials.front();
-  return "No setting serves every request on " + device_text(options) + "; at best " +
-         grouped(least.failed()) + " fail. Give more --capacity.\n";
+  std::string text = "No setting serves every request on " + device_text(options) + ".\n";
+  if (!find_least(advice.needs))
+    return text + "Nor does any with " + format_size(kMaxCapacityBytes) + ".\n";
+  text += "The smallest capacity with which one would:\n";
+  for (const Need& need : advice.needs) {
+    std::string policy = policy_text(need.setting);
+    text += "  " + policy + std::string(kPolicyWidth - policy.size(), ' ') +
+            (need.capacity_bytes ? format_size(*need.capacity_bytes)
+                                 : "more than " + format_size(kMaxCapacityBytes)) +
+            "\n";
+  }
+  return text;
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ TraceCost cost_of(const std::vector<PassResult>& passes) {
   cost.cache_hit_share = 1;
   for (const PassResult& pass : passes) {
     cost.failed += pass.failed;
+    cost.failed_bytes += pass.failed_bytes;
     cost.peak_requested_bytes = std::max(cost.peak_requested_bytes, pass.peak_requested_bytes);
     cost.peak_held_bytes = std::max(cost.peak_held_bytes, pass.peak_held_bytes);
     if (pass.pass > 1) cost.cache_hit_share = std::min(cost.cache_hit_share, cache_hit_share(pass));
@@ -59,6 +60,16 @@ auto sum(const std::vector<TraceCost>& traces, const Figure& figure) {
   return result;
 }
 
+DriverCost sum_of(const std::vector<TraceCost>& traces, DriverCost TraceCost::*when) {
+  DriverCost total;
+  for (const TraceCost& trace : traces) {
+    total.wait_seconds += (trace.*when).wait_seconds;
+    total.driver_seconds += (trace.*when).driver_seconds;
+    total.driver_calls += (trace.*when).driver_calls;
+  }
+  return total;
+}
+
 }  // namespace
 
 double TraceCost::held_ratio() const {
@@ -68,6 +79,10 @@ double TraceCost::held_ratio() const {
 
 std::uint64_t Trial::failed() const {
   return sum(traces, [](const TraceCost& cost) { return cost.failed; });
+}
+
+std::uint64_t Trial::failed_bytes() const {
+  return sum(traces, [](const TraceCost& cost) { return cost.failed_bytes; });
 }
 
 double Trial::worst_ratio() const {
@@ -87,13 +102,9 @@ double Trial::cold_wait_share() const {
   return most(traces, [](const TraceCost& cost) { return cost.wait_share(cost.cold); });
 }
 
-double Trial::warm_driver_seconds() const {
-  return sum(traces, [](const TraceCost& cost) { return cost.warm.driver_seconds; });
-}
+DriverCost Trial::warm() const { return sum_of(traces, &TraceCost::warm); }
 
-double Trial::cold_driver_seconds() const {
-  return sum(traces, [](const TraceCost& cost) { return cost.cold.driver_seconds; });
-}
+DriverCost Trial::cold() const { return sum_of(traces, &TraceCost::cold); }
 
 double Trial::cache_hit_share() const {
   return -most(traces, [](const TraceCost& cost) { return -cost.cache_hit_share; });
@@ -101,6 +112,10 @@ double Trial::cache_hit_share() const {
 
 std::uint64_t Trial::peak_held_bytes() const {
   return most(traces, [](const TraceCost& cost) { return cost.peak_held_bytes; });
+}
+
+std::uint64_t Trial::peak_requested_bytes() const {
+  return most(traces, [](const TraceCost& cost) { return cost.peak_requested_bytes; });
 }
 
 ReplayTester::ReplayTester(AdviseOptions options, Hook hook)
@@ -133,6 +148,17 @@ Result<TraceCost, ReplayFailure> ReplayTester::measure(const Setting& setting, c
   cost.smallest_capacity_bytes = at_capacity.front().smallest_capacity_bytes;
   cost.smallest_capacity_wait_seconds = highest(at_capacity, 1, at_capacity.size()).wait_seconds;
   return cost;
+}
+
+Result<std::optional<std::uint64_t>, ReplayFailure> ReplayTester::find_need(const Setting& setting,
+                                                                            const Trace& trace) {
+  ReplayOptions options = replay_options(options_.replay, setting);
+  options.capacity_bytes.reset();
+  options.device_capacity_bytes = kMaxCapacityBytes;
+  const auto hook = [&](const Trace& played, std::uint64_t) { hook_(setting, played); };
+  const auto found = find_capacity(trace, options, hook);
+  if (!found.ok()) return found.error();
+  return found.value().passes.front().smallest_capacity_bytes;
 }
 
 }  // namespace gpupool::tools

@@ -34,6 +34,9 @@ struct AdviseOptions {
   bool searches_capacity = false;
 };
 
+/// More than any device has; the most that --capacity takes.
+inline constexpr std::uint64_t kMaxCapacityBytes = std::uint64_t{1} << 40;
+
 struct DriverCost {
   double wait_seconds = 0;    // of allocating threads
   double driver_seconds = 0;  // all calls, any thread
@@ -44,6 +47,7 @@ struct DriverCost {
 struct TraceCost {
   double seconds = 1;  // what shares are of
   std::uint64_t failed = 0;
+  std::uint64_t failed_bytes = 0;          // what those asked for
   std::uint64_t peak_requested_bytes = 0;  // of all passes, as held
   std::uint64_t peak_held_bytes = 0;
   DriverCost cold;
@@ -67,14 +71,16 @@ struct Trial {
   std::vector<TraceCost> traces;
 
   std::uint64_t failed() const;
+  std::uint64_t failed_bytes() const;
   double worst_ratio() const;
   double mean_ratio() const;
   double warm_wait_share() const;
   double cold_wait_share() const;
-  double warm_driver_seconds() const;  // in sum
-  double cold_driver_seconds() const;
-  double cache_hit_share() const;         // of the trace with the least
-  std::uint64_t peak_held_bytes() const;  // of the trace with the most
+  DriverCost warm() const;  // in sum
+  DriverCost cold() const;
+  double cache_hit_share() const;              // of the trace with the least
+  std::uint64_t peak_held_bytes() const;       // of the trace with the most
+  std::uint64_t peak_requested_bytes() const;  // the same
 };
 
 /// What trials are made with.
@@ -84,6 +90,10 @@ class SettingTester {
   /// Why a pool cannot have `setting` at all; empty where it can.
   virtual std::string find_refusal(const Setting& setting) = 0;
   virtual Result<TraceCost, ReplayFailure> measure(const Setting& setting, const Trace& trace) = 0;
+  /// The smallest capacity with which `setting` serves every request, on a device that is as large
+  /// as one can be; none where that is too small, too.
+  virtual Result<std::optional<std::uint64_t>, ReplayFailure> find_need(const Setting& setting,
+                                                                        const Trace& trace) = 0;
 };
 
 /// By replays on a simulated device, the same that `gpupool replay` makes.
@@ -95,6 +105,8 @@ class ReplayTester final : public SettingTester {
   ReplayTester(AdviseOptions options, Hook hook);
   std::string find_refusal(const Setting& setting) override;
   Result<TraceCost, ReplayFailure> measure(const Setting& setting, const Trace& trace) override;
+  Result<std::optional<std::uint64_t>, ReplayFailure> find_need(const Setting& setting,
+                                                                const Trace& trace) override;
 
  private:
   AdviseOptions options_;

@@ -20,6 +20,17 @@ std::string share_text(double share) {
   return share < kLeastShown ? "<0.01%" : fixed(share * 100, 2) + "%";
 }
 
+std::string ratio_text(double ratio, std::uint64_t failed) {
+  return failed != 0 ? "-" : fixed(ratio, 3);
+}
+
+std::string least_need_text(const std::vector<Need>& needs) {
+  const auto least = find_least(needs);
+  if (!least) return "not even " + format_size(kMaxCapacityBytes) + " would do";
+  return "`capacity: " + format_size(*least->capacity_bytes) + "` would do, with recycling " +
+         policy_text(least->setting);
+}
+
 std::string device_text(const AdviseOptions& options) {
   const ReplayOptions& replay = options.replay;
   std::string text = "a simulated device of " + human_bytes(replay.device_capacity_bytes);

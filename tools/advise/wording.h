@@ -4,9 +4,11 @@
 #ifndef GPUPOOL_TOOLS_ADVISE_WORDING_H_
 #define GPUPOOL_TOOLS_ADVISE_WORDING_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
-#include "tools/advise/trial.h"
+#include "tools/advise/advisor.h"
 
 namespace gpupool::tools {
 
@@ -16,6 +18,11 @@ std::string plain_name(const Trace& trace);
 std::string share_text(double share);
 /// "a simulated device of 140 GiB, 2 passes each".
 std::string device_text(const AdviseOptions& options);
+/// A ratio of held to requested; "-" where requests failed, since less was then held because less
+/// was served.
+std::string ratio_text(double ratio, std::uint64_t failed);
+/// "`capacity: 1180MiB` would do, with recycling pressure".
+std::string least_need_text(const std::vector<Need>& needs);
 /// Where the smallest capacity was searched for: what it is, on the trace that needs most.
 std::string capacity_text(const Trial& trial);
 

@@ -67,7 +67,7 @@ std::string head(const Advice& advice, const std::vector<Trace>& traces,
 std::string cost_line(const std::string& label, std::size_t width, const Trial& trial,
                       const AdviseOptions& options, bool is_chosen) {
   std::string text = "  #   " + label + std::string(width - label.size(), ' ') + "  " +
-                     fixed(trial.worst_ratio(), 3) + "  waits " +
+                     ratio_text(trial.worst_ratio(), trial.failed()) + "  waits " +
                      share_text(trial.warm_wait_share());
   if (trial.failed() != 0) text += "  " + grouped(trial.failed()) + " requests fail";
   if (!is_within_budget(trial, options)) text += "  over the budget";

@@ -88,7 +88,12 @@ bool Player::play_track(const Track& track, StopSignal& stop) {
       release(track, operation.slot);
     }
   }
-  for (std::uint32_t slot = 0; slot < live_.size(); ++slot) release(track, slot);
+  // What the trace leaves. These count, too, as a recording has them.
+  for (std::uint32_t slot = 0; slot < live_.size(); ++slot) {
+    if (live_[slot].pointer == nullptr) continue;
+    ++counts_.operations;
+    release(track, slot);
+  }
   if (!goes_on) return false;
   due_ = std::max(due_, start + kShortestTrack);
   return wait(due_, stop);

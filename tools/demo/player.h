@@ -26,7 +26,7 @@
 namespace gpupool::tools {
 
 struct PlayerCounts {
-  std::uint64_t operations = 0;
+  std::uint64_t operations = 0;  // allocations and frees, of what a trace leaves at its end, too
   std::uint64_t failed = 0;
   std::uint64_t rounds = 0;  // times that every trace was played to its end
 };

@@ -21,8 +21,16 @@ namespace {
 constexpr std::uint64_t kMaxPasses = 1'000'000;
 constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
 
+/// Options that may have been given although they change nothing.
+struct Given {
+  bool slack = false;
+  bool alias_reuse = false;
+  bool seed = false;
+};
+
 struct Command {
   ReplayOptions options;
+  Given given;
   double slack_percent = 0.5;
   bool finds_capacity = false;
   bool is_json = false;
@@ -36,6 +44,24 @@ const std::map<std::string, AliasReuse> kAliasReuses = {{"wait", AliasReuse::wai
                                                         {"same_stream", AliasReuse::same_stream}};
 const std::map<std::string, Recycling> kRecyclings = {
     {"eager", Recycling::eager}, {"pressure", Recycling::pressure}, {"off", Recycling::off}};
+
+/// A line on stderr for each option that was given and changes nothing: no error, since a script
+/// that goes through settings may give all of them.
+void note_void_options(const Command& command) {
+  const ReplayOptions& options = command.options;
+  const std::string recycling = std::string("--recycling ") + to_string(options.runtime.recycling);
+  if (command.given.slack && options.runtime.recycling != Recycling::eager) {
+    print_error("--slack has no effect with " + recycling);
+  }
+  if (command.given.alias_reuse && options.runtime.recycling == Recycling::off) {
+    print_error("--alias-reuse has no effect with " + recycling);
+  } else if (command.given.alias_reuse && options.backing == Backing::cudamalloc) {
+    print_error("--alias-reuse has no effect with --backend cudamalloc");
+  }
+  if (command.given.seed && options.fault_probability == 0) {
+    print_error("--seed has no effect without --fault-rate");
+  }
+}
 
 /// All results, and what they were played on.
 struct Played {
@@ -83,6 +109,7 @@ ExitCode run(const Command& command) {
     print_error("--find-capacity needs calls that do not fail: without --fault-rate");
     return ExitCode::usage;
   }
+  note_void_options(command);
   options.runtime.slack = command.slack_percent / 100;
   const Result<std::vector<Trace>, Status> traces = load_traces(command.paths);
   if (!traces.ok()) {
@@ -123,10 +150,12 @@ void add_replay_command(CLI::App& app, Action& action) {
   add_choice(replay, "--backend", kBackings, options.backing, "How the pool gets its memory");
   add_choice(replay, "--recycling", kRecyclings, options.runtime.recycling,
              "What is done with empty pages (default eager)");
-  add_fraction(replay, "--slack", command->slack_percent, 0, 100,
-               "Pages held beyond the most that were occupied, in percent (default 0.5)");
-  add_choice(replay, "--alias-reuse", kAliasReuses, options.runtime.alias_reuse,
-             "When a page that is moved is used again");
+  const CLI::Option* const slack =
+      add_fraction(replay, "--slack", command->slack_percent, 0, 100,
+                   "Pages held beyond the most that were occupied, in percent (default 0.5)");
+  const CLI::Option* const alias_reuse =
+      add_choice(replay, "--alias-reuse", kAliasReuses, options.runtime.alias_reuse,
+                 "When a page that is moved is used again");
   add_size(
       replay, "--capacity",
       [command](std::uint64_t bytes) { command->options.capacity_bytes = bytes; },
@@ -145,7 +174,8 @@ void add_replay_command(CLI::App& app, Action& action) {
                   "Keep a block until its last use on another stream is complete");
   add_number(replay, "--scale", options.scale, 1, kMaxScale,
              "Multiply every size by this (default 1)");
-  add_number(replay, "--seed", options.seed, 0, UINT64_MAX, "Seed of --fault-rate (default 0)");
+  const CLI::Option* const seed =
+      add_number(replay, "--seed", options.seed, 0, UINT64_MAX, "Seed of --fault-rate (default 0)");
   add_fraction(replay, "--fault-rate", options.fault_probability, 0, 1,
                "Let create, map, set-access and cudaMalloc fail with this probability");
   replay.add_flag("--find-capacity", command->finds_capacity,
@@ -154,7 +184,10 @@ void add_replay_command(CLI::App& app, Action& action) {
   replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
   replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();
-  replay.callback([command, &action] { action = [command] { return run(*command); }; });
+  replay.callback([command, slack, alias_reuse, seed, &action] {
+    command->given = {slack->count() != 0, alias_reuse->count() != 0, seed->count() != 0};
+    action = [command] { return run(*command); };
+  });
 }
 
 }  // namespace gpupool::tools

@@ -26,6 +26,7 @@ namespace gpupool::tools {
 struct LoopResult {
   double ns = 0;  // wall time
   std::uint64_t failed = 0;
+  std::uint64_t failed_bytes = 0;   // what those asked for
   std::uint64_t refused_frees = 0;  // 0, unless something of ours is wrong
 };
 
@@ -56,6 +57,7 @@ template <class System>
 LoopResult Loop::play(System& system) {
   void** const pointers = pointers_.data();
   std::uint64_t failed = 0;
+  std::uint64_t failed_bytes = 0;
   std::uint64_t refused = 0;
   const auto start = std::chrono::steady_clock::now();
   for (const Step& step : steps_) {
@@ -63,7 +65,10 @@ LoopResult Loop::play(System& system) {
       case StepKind::allocate: {
         const Result<void*> block = system.allocate(step.amount, step.stream);
         pointers[step.slot] = block.value();
-        if (!block.ok()) ++failed;
+        if (!block.ok()) {
+          ++failed;
+          failed_bytes += step.amount;
+        }
         break;
       }
       case StepKind::free:
@@ -77,6 +82,7 @@ LoopResult Loop::play(System& system) {
   LoopResult result;
   result.ns = std::chrono::duration<double, std::nano>(end - start).count();
   result.failed = failed;
+  result.failed_bytes = failed_bytes;
   result.refused_frees = refused;
   return result;
 }

@@ -149,6 +149,7 @@ PassResult Session::play(std::uint64_t operations) {
   PassResult result;
   result.operations = operations;
   result.failed = loop.failed;
+  result.failed_bytes = loop.failed_bytes;
   result.ns_per_op = loop.ns / static_cast<double>(operations);
   result.hits = after.hits - before.hits;
   constexpr auto kCache = static_cast<std::size_t>(Tier::cache);

@@ -45,6 +45,7 @@ struct PassResult {
   std::uint64_t pass = 1;
   std::uint64_t operations = 0;
   std::uint64_t failed = 0;
+  std::uint64_t failed_bytes = 0;  // what those asked for
   double ns_per_op = 0;
   std::optional<double> trace_seconds;
   std::uint64_t hits = 0;

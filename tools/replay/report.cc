@@ -62,6 +62,12 @@ std::vector<Column> columns(bool has_capacity) {
   return all;
 }
 
+/// A dash where requests failed, since less was then held because less was served.
+std::string held_ratio(const PassResult& result) {
+  if (result.failed != 0) return "-";
+  return ratio_or_dash(result.peak_held_bytes, result.peak_requested_bytes, 1, 3);
+}
+
 std::vector<Cell> row(const PassResult& result, bool repeats_trace, bool has_capacity) {
   constexpr double kMsPerSecond = 1e3;
   std::vector<Cell> cells = {
@@ -77,7 +83,7 @@ std::vector<Cell> row(const PassResult& result, bool repeats_trace, bool has_cap
       {fixed(result.driver_wait_seconds * kMsPerSecond, 1)},
       {human_bytes(result.peak_requested_bytes)},
       {human_bytes(result.peak_held_bytes)},
-      {ratio_or_dash(result.peak_held_bytes, result.peak_requested_bytes, 1, 3)}};
+      {held_ratio(result)}};
   const std::optional<std::uint64_t>& capacity = result.smallest_capacity_bytes;
   if (!has_capacity) {
     cells.push_back({human_bytes(result.largest_free_block_bytes)});
@@ -99,7 +105,8 @@ std::string heading(const ReplayOptions& options, const ReplaySetting& setting) 
   if (options.runtime.recycling == Recycling::eager) {
     text += " with " + percent_text(options.runtime.slack * 100) + " slack";
   }
-  if (options.runtime.alias_reuse != RuntimeOptions().alias_reuse) {
+  const bool moves = options.runtime.recycling != Recycling::off && options.backing == Backing::vmm;
+  if (moves && options.runtime.alias_reuse != RuntimeOptions().alias_reuse) {
     text += std::string(", alias reuse ") + to_string(options.runtime.alias_reuse);
   }
   if (options.cache_large_bytes != PoolOptions().cache_large_bytes) {
