@@ -25,6 +25,10 @@ std::string plain(std::string_view text) {
 class Line {
  public:
   explicit Line(std::string_view word) { end_ = std::copy(word.begin(), word.end(), end_); }
+  Line& operator<<(std::string_view word) {
+    end_ = std::copy(word.begin(), word.end(), end_);
+    return *this;
+  }
   Line& operator<<(std::uint64_t number) {
     *end_++ = ' ';
     end_ = std::to_chars(end_, text_.data() + text_.size(), number).ptr;
@@ -144,8 +148,8 @@ void TraceWriter::flush() {
 
 Result<RecordReport, Status> TraceWriter::finish(std::uint64_t end_ns, std::uint64_t missed) {
   report_.left_out += missed;
-  file_.append((Line("# end; operations, left out:")
-                << report_.allocations + report_.frees << report_.left_out)
+  file_.append((Line("# end;") << report_.allocations + report_.frees << " operations,"
+                               << report_.left_out << " left out")
                    .finish());
   auto closed = file_.close();
   if (!closed.ok()) {

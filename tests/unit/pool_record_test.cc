@@ -312,8 +312,8 @@ TEST_F(PoolRecordTest, AFullFileEndsWhereItIsATrace) {
   EXPECT_EQ(trace.count('a'), report_.allocations);
   EXPECT_EQ(trace.count('f'), report_.frees);
   EXPECT_EQ(report_.allocations + report_.frees + report_.left_out, 4000u);
-  EXPECT_TRUE(trace.has_remark("left out: " + std::to_string(trace.events.size()) + " " +
-                               std::to_string(report_.left_out)));
+  EXPECT_TRUE(trace.has_remark("# end; " + std::to_string(trace.events.size()) + " operations, " +
+                               std::to_string(report_.left_out) + " left out"));
 }
 
 TEST_F(PoolRecordTest, LiveBlocksThatDoNotFitAreLeftOut) {
@@ -410,7 +410,7 @@ TEST_F(PoolRecordTest, ThePoolsEndEndsIt) {
   end_pool();
   const RecordedTrace trace = read();
   EXPECT_EQ(trace.text(), "a512/1 f512/1 a3145728/1 f3145728/1");
-  EXPECT_TRUE(trace.has_remark("# end; operations, left out: 4 0"));
+  EXPECT_TRUE(trace.has_remark("# end; 4 operations, 0 left out"));
 }
 
 // A stream's number is used again when it ends, as its index is.
