@@ -83,9 +83,10 @@ void RunTable::set_alone(bool is_alone) {
   ready.runs += added ? 1 : ~std::uint64_t{0};
   ready.units += delta;
   if (units < shortest_counted_units_) return;
-  const PageSpan pages = whole_span(start, units);
-  empty_.flip(pages);
-  empty_pages_ += added ? pages.count : 0 - pages.count;
+  if (const PageSpan pages = whole_span(start, units); pages.count > 0) {
+    empty_.flip(pages);
+    empty_pages_ += added ? pages.count : 0 - pages.count;
+  }
   if (units >= shortest_watched_units_) count_long(units, delta);
 }
 
@@ -103,8 +104,10 @@ void RunTable::set_alone(bool is_alone) {
   if (std::max(before, units) < shortest_counted_units_) return;
   const PageSpan was = whole_span(from.start, before);
   const PageSpan is = whole_span(start, units);
-  empty_.change(was, is);
-  empty_pages_ += is.count - was.count;
+  if (was.count + is.count > 0) {
+    empty_.change(was, is);
+    empty_pages_ += is.count - was.count;
+  }
   if (std::max(before, units) < shortest_watched_units_) return;
   count_long(before, 0 - std::uint64_t{before});
   count_long(units, units);
