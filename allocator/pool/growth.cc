@@ -59,8 +59,8 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   const bool has_drained = drain_patiently() > 0;
   complete_work(Patience::full);
   MutexLock growth(growth_mu_);
-  if (free_complete_fallbacks() > 0 || has_drained || epochs_completed() != completed_before ||
-      fits_by_now()) {
+  if (free_complete_fallbacks() + retry_stuck() > 0 || has_drained ||
+      epochs_completed() != completed_before || fits_by_now()) {
     result = allocate_with_driver(request, shape, stream, record);
   }
   count_wait();
@@ -70,7 +70,6 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
     return refuse_stream(request, stream);
   }
   // What follows is for the report, which is to say how things are now.
-  retry_stuck();
   refresh_device_memory();
   MutexLock lock(mu_);
   const bool is_normal = request.allocation_class == AllocationClass::normal;
@@ -234,7 +233,7 @@ bool Pool::Impl::suits_device(const PageSupply& supply, GrowthRound& round) {
   const bool is_read = refresh_device_memory();
   MutexLock lock(mu_);
   if (!is_read || bytes <= counted_.device_free_bytes) return true;
-  round.most_pages = arena_->backed_pages() + counted_.device_free_bytes / kPageBytes;
+  round.keep_to(arena_->backed_pages() + counted_.device_free_bytes / kPageBytes);
   call_off(supply);
   return false;
 }
@@ -254,7 +253,7 @@ bool Pool::Impl::learn_from_refusal(const PageSupply& supply, GrowthRound& round
   MutexLock lock(mu_);
   const std::uint64_t most = arena_->backed_pages() + given;
   if (most >= round.most_pages) return false;
-  round.most_pages = most;
+  round.keep_to(most);
   return true;
 }
 

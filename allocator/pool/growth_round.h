@@ -2,6 +2,7 @@
 #ifndef GPUPOOL_POOL_GROWTH_ROUND_H_
 #define GPUPOOL_POOL_GROWTH_ROUND_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "gpupool/stats.h"
@@ -35,6 +36,12 @@ struct GrowthRound {
   bool is_exact = false;  // no larger segment than is needed
   bool has_read_device = false;
   std::uint64_t most_pages = kNoLimit;  // that the device lets the arena have, as far as is known
+
+  /// What went back so far was for a bound that does not hold: more may have to.
+  void keep_to(std::uint64_t pages) noexcept {
+    most_pages = pages;
+    rung = std::min(rung, Rung::drain);
+  }
 };
 
 struct GrowthOutcome {

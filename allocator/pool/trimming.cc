@@ -166,10 +166,15 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
     empty.push_back(found);
     return true;
   });
-  // From the end of the arena, so that what stays is packed at its start. The front of a run that
-  // is cut keeps the run's id, so that the ids hold while going down.
-  std::sort(empty.begin(), empty.end(), [](const EmptyMapping& a, const EmptyMapping& b) {
+  // From the end of the arena, so that what stays is packed at its start. Where all but the reserve
+  // goes, the largest first: a small segment may be enough for it.
+  const bool is_all = target_held_bytes <= reserve && !arena_->is_contiguous();
+  const auto is_later = [](const EmptyMapping& a, const EmptyMapping& b) {
     return a.mapping.pages.first > b.mapping.pages.first;
+  };
+  std::sort(empty.begin(), empty.end(), [&](const EmptyMapping& a, const EmptyMapping& b) {
+    const bool is_same = !is_all || a.mapping.bytes == b.mapping.bytes;
+    return is_same ? is_later(a, b) : a.mapping.bytes > b.mapping.bytes;
   });
   std::vector<EmptyMapping> chosen;
   std::uint64_t held = held_bytes();
@@ -183,6 +188,8 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
     held -= candidate.mapping.bytes;
     arena -= candidate.mapping.bytes;
   }
+  // The front of a run that is cut keeps the run's id, so that the ids hold while going down.
+  std::sort(chosen.begin(), chosen.end(), is_later);
   return detach(chosen, tiers_.runs(), leaving_bytes_);
 }
 

@@ -158,6 +158,49 @@ TEST_F(PoolRoomTest, ADriverThatGivesLessThanItSaysIsBelievedAtTheSecondTry) {
   free_all(left);
 }
 
+// Handles of 16 pages, which fit into what is planned only in part: what goes back for the limit's
+// sake is not enough for a device that has less.
+TEST_F(PoolRoomTest, MoreGoesBackWhereTheDeviceTurnsOutToHaveLess) {
+  start(Recycling::off, 256);
+  void* empty = allocate(128 * kPage);
+  void* pinned = allocate(28 * kPage);
+  RuntimeOptions options = pool_->runtime_options();
+  options.recycling = Recycling::pressure;
+  EXPECT_TRUE(pool_->reconfigure(options).ok());
+  free(empty);
+  settle();
+  leave_device(55);
+  free(allocate(140 * kPage));
+  free(pinned);
+}
+
+TEST_F(PoolRoomTest, WhatTheDriverDidNotTakeIsTriedAgainBeforeARequestIsRefused) {
+  for (const Backing backing : {Backing::vmm, Backing::cudamalloc}) {
+    start(Recycling::eager, 128, backing);
+    free(allocate(128 * kPage));
+    settle();
+    const BackendCall call =
+        backing == Backing::vmm ? BackendCall::release : BackendCall::deallocate;
+    backend_.fail_at_random(call, 1, Error::backend_failure);
+    pool_->trim(0);
+    backend_.fail_at_random(call, 0, Error::backend_failure);
+    free(allocate(100 * kPage));
+  }
+}
+
+TEST_F(PoolRoomTest, OfTwoSegmentsTheSmallerOneIsEnoughForTheReserve) {
+  start(Recycling::eager, 256, Backing::cudamalloc, 32);
+  leave_device(80);
+  void* large = allocate(100 * kPage);  // for which the reserve's own segment goes
+  EXPECT_TRUE(device_.set_taken_by_others(0).ok());
+  void* small = allocate(40 * kPage);
+  free(small);
+  free(large);
+  settle();
+  pool_->trim(0);
+  EXPECT_EQ(pool_->stats().held_bytes, 40 * kPage);
+}
+
 TEST_F(PoolRoomTest, ADriverThatGivesNothingIsTheReason) {
   for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
     start(recycling, 64);
