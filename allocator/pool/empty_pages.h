@@ -1,5 +1,5 @@
-// Which mappings are wholly free, and out of use by whatever address: those that can go back to the
-// driver.
+// Which mappings are wholly free, and so may move; and which of them are out of use by whatever
+// address, and so may go back to the driver.
 //
 // Thread safety: under the pool's lock. Cost: a step for each page of free runs of a page or more,
 // until there are enough.
@@ -20,11 +20,11 @@ struct EmptyMapping {
   RunId run = 0;  // that it lies in
 };
 
-/// Calls `visit(empty)` for each in the runs that everybody may use, shortest runs first; until it
-/// gives false.
+/// Calls `visit(run, mapping)` for each that is wholly free and that `stream` may use, in the order
+/// of RunTable::for_each_long(); until it gives false.
 template <class Visit>
-void for_each_empty(const Arena& arena, const RunTable& runs, Visit visit) {
-  runs.for_each_long(kAnybody, [&](RunId id) {
+void for_each_free(const Arena& arena, const RunTable& runs, StreamIndex stream, Visit visit) {
+  runs.for_each_long(stream, [&](RunId id) {
     const Run& run = runs[id];
     const std::uint64_t first = divide_up(run.start, kUnitsPerPage);
     // From the run's end, since the front of one that is cut keeps its id.
@@ -32,11 +32,19 @@ void for_each_empty(const Arena& arena, const RunTable& runs, Visit visit) {
       const Mapping& mapping = arena.mapping_of(end - 1);
       const bool is_whole = mapping.pages.first >= first && mapping.pages.end() == end;
       end = std::min(end - 1, std::max(first, mapping.pages.first));
-      // One that is mapped elsewhere as well would not be gone.
-      const bool is_empty = is_whole && mapping.aliases == 0 && runs.are_idle(id, mapping.pages);
-      if (is_empty && !visit(EmptyMapping{mapping, id})) return false;
+      if (is_whole && !visit(id, mapping)) return false;
     }
     return true;
+  });
+}
+
+/// Calls `visit(empty)` for each that may go back, in the same order; until it gives false.
+template <class Visit>
+void for_each_empty(const Arena& arena, const RunTable& runs, Visit visit) {
+  for_each_free(arena, runs, kAnybody, [&](RunId id, const Mapping& mapping) {
+    // One that is mapped elsewhere as well would not be gone.
+    const bool is_empty = mapping.aliases == 0 && runs.are_idle(id, mapping.pages);
+    return !is_empty || visit(EmptyMapping{mapping, id});
   });
 }
 

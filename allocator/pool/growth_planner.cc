@@ -8,12 +8,11 @@ namespace gpupool::internal {
 
 using Charge = Stretch::Charge;
 
-GrowthPlan plan_of(PageSpan segment, std::uint64_t exact_pages) {
+GrowthPlan plan_of(PageSpan segment) {
   GrowthPlan plan;
   plan.spans = {segment};
   plan.window = segment;
   plan.pages = plan.charged_pages = plan.fresh_pages = segment.count;
-  plan.exact_pages = exact_pages;
   return plan;
 }
 
@@ -173,7 +172,7 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   if (!arena_.is_contiguous()) {
     const auto pages = arena_.find_unbacked(divide_up(units, kUnitsPerPage));
     if (!pages.has_value()) return std::nullopt;
-    return plan_of(*pages, pages->count);
+    return plan_of(*pages);
   }
   Stretch::Window best;
   Stretch around;
@@ -190,7 +189,6 @@ std::optional<GrowthPlan> GrowthPlanner::plan(std::uint32_t units, std::uint32_t
   const std::uint64_t end = best.start + units;
   plan.window.first = best.start / kUnitsPerPage;
   plan.window.count = divide_up(end, kUnitsPerPage) - plan.window.first;
-  plan.exact_pages = divide_up(units, kUnitsPerPage);
   std::uint64_t backed_start = around.start();
   for (const Stretch::Piece& piece : around.pieces()) {
     if (piece.is_backed) continue;

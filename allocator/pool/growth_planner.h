@@ -38,13 +38,12 @@ struct GrowthPlan {
   std::uint64_t pages = 0;          // in sum
   std::uint64_t charged_pages = 0;  // those, and of the window those that were to be spared
   PageSpan window;                  // every page that the request will touch
-  std::uint64_t exact_pages = 0;    // that would do where nothing free is of use
   // How many more will be occupied: what is unfinished, the asking stream's own too, is already.
   std::uint64_t fresh_pages = 0;
 };
 
-/// To back all of a segment, of which the request needs so many pages.
-GrowthPlan plan_of(PageSpan segment, std::uint64_t exact_pages);
+/// To back all of a segment.
+GrowthPlan plan_of(PageSpan segment);
 
 /// Which pages of free runs a plan leaves where it can.
 enum class Spared : std::uint8_t {

@@ -80,7 +80,7 @@ void Pool::Impl::find_empty() {
     tiers_.runs().part_idle();
   }
   // A stale address in the way may be why no window is better.
-  unmap_stale(~std::uint64_t{0});
+  unmap_stale();
 }
 
 bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,

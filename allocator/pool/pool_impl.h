@@ -349,8 +349,8 @@ class Pool::Impl : private internal::PoolState {
   void call_off(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
   /// Unmaps addresses that moved pages have left, the oldest first, as far as they are out of use
   /// and the budget lasts; returns how many pages.
-  std::uint64_t unmap_stale(std::uint64_t budget_ns, std::uint64_t most_pages = ~std::uint64_t{0})
-      GPUPOOL_EXCLUDES(mu_);
+  std::uint64_t unmap_stale(std::uint64_t budget_ns = ~std::uint64_t{0},
+                            std::uint64_t most_pages = ~std::uint64_t{0}) GPUPOOL_EXCLUDES(mu_);
   std::uint64_t unmap(const std::vector<internal::Stale>& stale) GPUPOOL_EXCLUDES(mu_);
   /// In virtual time, what it does under the growth lock is not over yet.
   void wait_for_maintenance() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);

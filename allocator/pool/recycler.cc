@@ -84,49 +84,24 @@ bool Recycler::can_serve(const GrowthPlan& plan, const RuntimeOptions& options, 
   if (!moves_pages(options)) return false;
   const bool at_once = options.alias_reuse == AliasReuse::same_stream;
   std::uint64_t missing = plan.pages - headroom;
-  for (const Victim& victim : choose(plan, missing, at_once ? stream : kAnybody)) {
+  for (const EmptyMapping& victim : choose(plan, missing, at_once ? stream : kAnybody)) {
     missing -= victim.mapping.pages.count;
   }
   return missing == 0;
 }
 
-std::uint64_t Recycler::idle_pages() const {
-  std::uint64_t pages = 0;
-  for_each_empty(kAnybody, [&](RunId id, const Mapping& mapping) {
-    if (runs_.are_idle(id, mapping.pages)) pages += mapping.pages.count;
-    return true;
-  });
-  return pages;
-}
-
-template <class Visit>
-void Recycler::for_each_empty(StreamIndex stream, Visit visit) const {
-  runs_.for_each_long(stream, [&](RunId id) {
-    const Run& run = runs_[id];
-    const std::uint64_t first = divide_up(run.start, kUnitsPerPage);
-    // From its end, so that its front keeps its id.
-    for (std::uint64_t end = run.end() / kUnitsPerPage; end > first;) {
-      const Mapping& mapping = arena_.mapping_of(end - 1);
-      const bool is_whole = mapping.pages.first >= first && mapping.pages.end() == end;
-      end = std::min(end - 1, std::max(first, mapping.pages.first));
-      if (is_whole && !visit(id, mapping)) return false;
-    }
-    return true;
-  });
-}
-
-std::vector<Recycler::Victim> Recycler::choose(const GrowthPlan& plan, std::uint64_t pages,
-                                               StreamIndex stream) const {
-  std::vector<Victim> victims;
+std::vector<EmptyMapping> Recycler::choose(const GrowthPlan& plan, std::uint64_t pages,
+                                           StreamIndex stream) const {
+  std::vector<EmptyMapping> victims;
   Cursor cursor(plan.spans);
   if (pages == 0) return victims;
-  for_each_empty(stream, [&](RunId id, const Mapping& mapping) {
+  for_each_free(arena_, runs_, stream, [&](RunId id, const Mapping& mapping) {
     const PageSpan lies = mapping.pages;
     const bool fits = lies.count <= pages && lies.count <= cursor.left_in_span();
     if (!fits || overlap(lies, plan.window)) return true;
     if (stream == kAnybody && !runs_.are_idle(id, lies)) return true;
     cursor.next(lies.count);
-    victims.push_back({id, mapping});
+    victims.push_back({mapping, id});
     pages -= lies.count;
     return pages > 0;
   });
@@ -140,13 +115,13 @@ PageSupply Recycler::prepare(const GrowthPlan& plan, const RuntimeOptions& optio
   const std::uint64_t allowed = allowed_pages(plan, options, limit_pages);
   const std::uint64_t may_create = std::min(plan.pages, allowed - std::min(allowed, backed));
   if (is_needed) supply.occupied_pages = occupied_pages() + plan.fresh_pages;
-  std::vector<Victim> victims;
+  std::vector<EmptyMapping> victims;
   if (moves_pages(options)) {
     const bool at_once = options.alias_reuse == AliasReuse::same_stream;
     victims = choose(plan, plan.pages - may_create, at_once ? stream : kAnybody);
   }
   Cursor cursor(plan.spans);
-  for (const Victim& victim : victims) {
+  for (const EmptyMapping& victim : victims) {
     Mapping target = victim.mapping;
     target.pages = cursor.next(victim.mapping.pages.count);
     target.aliases = 0;

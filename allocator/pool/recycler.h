@@ -22,6 +22,7 @@
 
 #include "arena/arena.h"
 #include "gpupool/options.h"
+#include "pool/empty_pages.h"
 #include "pool/growth_planner.h"
 #include "runs/run_table.h"
 
@@ -56,8 +57,6 @@ class Recycler {
   /// Whether the plan could be served now, `headroom` pages being to be had.
   bool can_serve(const GrowthPlan& plan, const RuntimeOptions& options, StreamIndex stream,
                  std::uint64_t headroom) const;
-  /// Pages that could be moved or given back at this moment. Cost: a step for each empty page.
-  std::uint64_t idle_pages() const;
   /// New pages, whatever the policy, where there is room for them.
   PageSupply new_pages(const std::vector<PageSpan>& spans, const RuntimeOptions& options) const;
   /// Sets aside what backs the plan. `limit_pages`: the most that the arena may hold. `is_needed`:
@@ -74,15 +73,8 @@ class Recycler {
   std::uint64_t recycled_pages() const noexcept { return recycled_pages_; }
 
  private:
-  struct Victim {
-    RunId run = 0;
-    Mapping mapping;
-  };
-  /// Calls `visit(run, mapping)` for each mapping that is wholly free and that `stream` might use,
-  /// in the order of RunTable::for_each_long(); until it gives false.
-  template <class Visit>
-  void for_each_empty(StreamIndex stream, Visit visit) const;
-  std::vector<Victim> choose(const GrowthPlan& plan, std::uint64_t pages, StreamIndex stream) const;
+  std::vector<EmptyMapping> choose(const GrowthPlan& plan, std::uint64_t pages,
+                                   StreamIndex stream) const;
   std::uint64_t occupied_pages() const noexcept {
     return arena_.backed_pages() - runs_.empty_pages();
   }

@@ -59,7 +59,7 @@ std::optional<std::uint64_t> Pool::Impl::pages_to_exchange(const Shape& shape, S
                                                            std::uint64_t headroom) const {
   const auto plan =
       planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, true, Spared::idle);
-  if (!plan.has_value() || plan->charged_pages > headroom + recycler_->idle_pages()) return {};
+  if (!plan.has_value() || plan->charged_pages > headroom + tiers_.runs().idle_pages()) return {};
   return plan->charged_pages;
 }
 
@@ -98,7 +98,7 @@ PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& 
     const bool may_step = !round.is_exact && plan.pages < kSegmentStepPages &&
                           arena_->backed_pages() + kSegmentStepPages <= limit;
     if (const auto pages = arena_->find_unbacked(kSegmentStepPages); may_step && pages) {
-      larger = internal::plan_of(*pages, plan.exact_pages);
+      larger = internal::plan_of(*pages);
     }
   }
   PageSupply supply = recycler_->prepare(larger, options_.runtime, stream, limit, true);
@@ -241,7 +241,7 @@ bool Pool::Impl::commit_ahead(bool must) {
 }
 
 bool Pool::Impl::open_addresses() {
-  if (unmap_stale(kUnlimited) > 0) return true;
+  if (unmap_stale() > 0) return true;
   {
     MutexLock lock(mu_);
     if (!arena_->can_extend()) return false;

@@ -44,7 +44,7 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
   // After completed work was looked for, so that one call gives back all that can be.
   MutexLock growth(growth_mu_);
   wait_for_maintenance();
-  unmap_stale(~std::uint64_t{0});
+  unmap_stale();
   std::uint64_t released = free_complete_fallbacks();
   std::vector<RunId> leaving;
   {
