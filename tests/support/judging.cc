@@ -11,7 +11,6 @@ bool World::is_judged() const {
 }
 
 Occupancy::Busy World::busy_streams() {
-  if (!is_judged()) return {};
   Occupancy::Busy busy = unannounced_;
   for (const auto& [key, raw] : raw_by_key_) {
     if (!device.is_idle(raw)) busy.insert(key);

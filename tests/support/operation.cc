@@ -222,7 +222,8 @@ void record(World& world, BlockName block, StreamSlot slot, bool at_free) {
     use.is_at_free = use.is_at_free || at_free;
     return;
   }
-  if (at_free) on->uses.push_back({at->key, true, true, true});
+  // The pool waits for what the stream was given, whether or not that was on this block.
+  on->uses.push_back({at->key, true, at_free, true});
 }
 
 }  // namespace
