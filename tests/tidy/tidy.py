@@ -21,12 +21,12 @@ import cpp_text  # noqa: E402  (found beside this file)
 
 # Lower rungs first; rungs of the same number are siblings.
 RUNGS = {"base": 0, "backend": 1, "stream": 2, "arena": 3, "runs": 4, "buddy": 4, "size_class": 4,
-         "cache": 5, "record": 5, "pool": 6}
+         "cache": 5, "record": 5, "pool": 6, "c_api": 7}
 # A sibling may be used through this header of it alone.
 INTERFACE_HEADERS = {"runs/run_table.h", "buddy/chunk.h", "size_class/slab.h"}
 PUBLIC_HEADERS = ("allocator/include", "exporter/include")
 SYSTEM_HEADERS = re.compile(
-    r"(?:[a-z_]+|sys/\w+\.h|linux/\w+\.h|(?:unistd|dlfcn|fcntl|pthread|sched|signal|immintrin)\.h)$")
+    r"(?:[a-z_]+|sys/\w+\.h|linux/\w+\.h|(?:std(?:def|int)|unistd|dlfcn|fcntl|pthread|sched|signal|immintrin)\.h)$")
 CUDA_HEADERS = re.compile(r"(?:cuda|cu|nv|driver_types|vector_types)\w*(?:\.h|/.*)?$")
 MAY_INCLUDE_CUDA = re.compile(
     r"allocator/backend/cuda_\w+\.(?:cc|h)$|allocator/include/gpupool/memory_resource\.h$")

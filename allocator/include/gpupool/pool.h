@@ -183,6 +183,10 @@ class Pool {
   // Questions.
   /// The requested size of a live block; nothing for any other address.
   Result<std::size_t> find_size(const void* pointer) const;
+  /// The stream that a live block was asked for on; no valid reference where that has ended, and
+  /// another stream's where its place in the pool's table was given to one since. Nothing for any
+  /// other address.
+  Result<StreamRef> find_stream(const void* pointer) const;
   /// Cached memory counts as occupied, as in StatsV1; a request may find it all the same.
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
