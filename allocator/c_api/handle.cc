@@ -35,6 +35,12 @@ gpupool_pool* make_c_handle(std::unique_ptr<Backend> backend, std::unique_ptr<Po
   return handle.release();
 }
 
+void set_last_error(std::string_view text) noexcept { internal::fail(GPUPOOL_REFUSED, text); }
+
+const char* to_string(DefaultStream value) noexcept {
+  return value == DefaultStream::per_thread ? "per_thread" : "legacy";
+}
+
 Pool& pool_of(gpupool_pool* handle) noexcept { return *handle->pool; }
 Backend& backend_of(gpupool_pool* handle) noexcept { return *handle->backend; }
 

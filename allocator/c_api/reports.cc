@@ -96,6 +96,19 @@ gpupool_failure failure_of(const FailureReport& from) {
   return to;
 }
 
+gpupool_block block_of(const BlockInfo& from) {
+  gpupool_block to{};
+  to.size = sizeof to;
+  to.state = static_cast<std::uint32_t>(from.state);
+  to.address = from.address;
+  to.bytes = from.bytes;
+  to.requested_bytes = from.requested_bytes;
+  to.stream_id = from.stream_id;
+  to.tag = from.tag.index();
+  to.is_fallback = from.is_fallback ? 1 : 0;
+  return to;
+}
+
 /// As snprintf does: what fits, ended by 0, and the length of all of it.
 std::size_t copy_text(const std::string& from, char* text, std::size_t capacity) noexcept {
   if (text != nullptr && capacity > 0) text[from.copy(text, capacity - 1)] = '\0';
@@ -134,19 +147,29 @@ gpupool_status gpupool_visit_blocks(const gpupool_pool* pool, gpupool_block_visi
   if (pool == nullptr || visitor == nullptr) return null_argument("pool or visitor is NULL");
   return guarded([&] {
     pool->pool->visit_blocks([&](const gpupool::BlockInfo& info) {
-      gpupool_block block{};
-      block.size = sizeof block;
-      block.state = static_cast<std::uint32_t>(info.state);
-      block.address = info.address;
-      block.bytes = info.bytes;
-      block.requested_bytes = info.requested_bytes;
-      block.stream_id = info.stream_id;
-      block.tag = info.tag.index();
-      block.is_fallback = info.is_fallback ? 1 : 0;
+      const gpupool_block block = gpupool::internal::block_of(info);
       visitor(&block, context);
     });
     return GPUPOOL_OK;
   });
+}
+
+size_t gpupool_copy_blocks(const gpupool_pool* pool, void* blocks, size_t block_size,
+                           size_t capacity) {
+  size_t count = 0;
+  if (pool == nullptr || block_size < sizeof(std::uint32_t)) return count;
+  static_cast<void>(guarded([&] {
+    pool->pool->visit_blocks([&](const gpupool::BlockInfo& info) {
+      if (blocks != nullptr && count < capacity) {
+        void* const target = static_cast<char*>(blocks) + count * block_size;
+        copy_out(gpupool::internal::block_of(info), static_cast<gpupool_block*>(target),
+                 block_size);
+      }
+      ++count;
+    });
+    return GPUPOOL_OK;
+  }));
+  return count;
 }
 
 gpupool_status gpupool_get_failure(const gpupool_pool* pool, gpupool_failure* failure,

@@ -207,6 +207,7 @@ struct sums {
   uint64_t misuses;
   uint64_t block_bytes;
   uint64_t live_blocks;
+  uint64_t copied_bytes;
 };
 
 static void on_number(const char* name, uint64_t count, double value, void* context) {
@@ -225,6 +226,8 @@ static void on_block(const gpupool_block* block, void* context) {
 
 static void test_reports(gpupool_pool* pool) {
   struct sums sums;
+  gpupool_block blocks[8];
+  size_t count, i;
   void* block = NULL;
   gpupool_stats stats;
   memset(&sums, 0, sizeof sums);
@@ -238,6 +241,12 @@ static void test_reports(gpupool_pool* pool) {
   EXPECT(sums.hits == stats.hits && sums.misuses == stats.misuses && stats.misuses > 0);
   EXPECT(gpupool_visit_blocks(pool, on_block, &sums) == GPUPOOL_OK);
   EXPECT(sums.live_blocks == 1 && sums.block_bytes >= 5 * MIB);
+  EXPECT(gpupool_copy_blocks(pool, NULL, sizeof blocks[0], 0) >= 1);
+  memset(blocks, 0x5a, sizeof blocks);
+  count = gpupool_copy_blocks(pool, blocks, sizeof blocks[0], 8);
+  EXPECT(count >= 1 && count < 8 && blocks[count].size == 0x5a5a5a5a);
+  for (i = 0; i < count; ++i) sums.copied_bytes += blocks[i].bytes;
+  EXPECT(sums.copied_bytes == sums.block_bytes);
   EXPECT(gpupool_deallocate(pool, block, NULL) == GPUPOOL_OK);
   EXPECT(gpupool_allocate(pool, 4096, NULL, &block) == GPUPOOL_OK);
   EXPECT(gpupool_deallocate(pool, block, NULL) == GPUPOOL_OK);

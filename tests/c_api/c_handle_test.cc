@@ -81,8 +81,8 @@ TEST(FindStream, NamesTheStreamThatTheBlockWasAskedForOn) {
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{64} << 10, std::size_t{8} << 20}) {
     void* const a = pool->allocate(bytes, first).value();
     void* const b = pool->allocate(bytes, second).value();
-    EXPECT_TRUE(pool->find_stream(a).value() == first);
-    EXPECT_TRUE(pool->find_stream(b).value() == second);
+    EXPECT_TRUE(pool->find_stream(a).value().ref == first);
+    EXPECT_TRUE(pool->find_stream(b).value().ref == second);
     EXPECT_FALSE(pool->find_stream(static_cast<char*>(a) + 1).ok());
     EXPECT_TRUE(pool->deallocate(a, first));
     EXPECT_TRUE(pool->deallocate(b, second));

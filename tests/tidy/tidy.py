@@ -138,7 +138,8 @@ def _ladder_problem(tree, path, rung, kind, name):
 def public_only(tree):
     """Whatever is not the allocator knows it by its public headers alone."""
     own = {"exporter": ("exporter/",), "tools": ("tools/", "exporter/", "bench/baselines/"),
-           "bench/baselines": ("bench/baselines/",), "examples": ()}
+           "bench/baselines": ("bench/baselines/",), "integrations": ("integrations/",),
+           "examples": ()}
     for folder, prefixes in own.items():
         for path in tree.under(folder):
             for line, kind, name in cpp_text.includes(tree.text(path)):
@@ -324,7 +325,7 @@ def _orphan_folder(tree, path):
 
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)[^)]*\)")
 _FILE_NAME = re.compile(
-    r"`((?:allocator|exporter|tools|tests|bench|examples|configs|dashboards|docker|docs|cmake|scripts)"
+    r"`((?:allocator|exporter|tools|integrations|tests|bench|examples|configs|dashboards|docker|docs|cmake|scripts)"
     r"/[\w./-]*[\w/])`")
 
 

@@ -202,7 +202,7 @@ typedef struct gpupool_block {
   uint32_t is_fallback;
 } gpupool_block;
 
-/* Must not call the pool. */
+/* Called under the pool's lock: must not call the pool, nor wait for a thread that may. */
 typedef void (*gpupool_block_visitor)(const gpupool_block* block, void* context);
 
 /* Why the last request of a pool failed; happened 0: none has. */
@@ -290,6 +290,11 @@ GPUPOOL_API gpupool_status gpupool_visit_stats(const gpupool_pool* pool,
                                                gpupool_number_visitor visitor, void* context);
 GPUPOOL_API gpupool_status gpupool_visit_blocks(const gpupool_pool* pool,
                                                 gpupool_block_visitor visitor, void* context);
+/* The same into an array of `capacity` blocks of `block_size` bytes each; returns how many there
+ * are in all. For callers whose visitor might wait for a thread that waits for the pool: an
+ * interpreter. */
+GPUPOOL_API size_t gpupool_copy_blocks(const gpupool_pool* pool, void* blocks, size_t block_size,
+                                       size_t capacity);
 GPUPOOL_API gpupool_status gpupool_get_failure(const gpupool_pool* pool, gpupool_failure* failure,
                                                size_t size);
 /* The same for a person: writes at most `capacity` bytes with the end, and returns the length of
