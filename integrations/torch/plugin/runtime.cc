@@ -60,8 +60,9 @@ Status Runtime::refuse_late_call() {
 }
 
 Result<void, Status> Runtime::configure(const char* path) {
-  const std::lock_guard lock(mutex_);
+  // Before the lock, which some thread may have had when this process was forked.
   if (phase() != Phase::running) return refuse_late_call();
+  const std::lock_guard lock(mutex_);
   return configure_locked(path);
 }
 
@@ -88,6 +89,7 @@ Result<void, Status> Runtime::configure_locked(const char* path) {
 }
 
 Result<void, Status> Runtime::set_memory_fraction(double fraction, int device) {
+  if (phase() != Phase::running) return refuse_late_call();
   const std::lock_guard lock(mutex_);
   if (device < 0 || device >= kMaxDevices || !(fraction > 0) || fraction > 1) {
     return Status{Error::invalid_argument,

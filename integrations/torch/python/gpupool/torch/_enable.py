@@ -83,7 +83,8 @@ def mem_pool(config=None):
 
     library = _library.load()
     with _lock:
-        if _enabled_with is None or config is not None:
+        # None goes by what the process was told before, if anything.
+        if config is not None or not library.gpupool_torch_is_in_use():
             _configure(library, config)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
             library.path, "gpupool_torch_alloc_or_null", "gpupool_torch_free_or_ignore")

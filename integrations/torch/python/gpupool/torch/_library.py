@@ -72,6 +72,7 @@ _PROTOTYPES = {
     "gpupool_torch_pool": (_POOL, (ctypes.c_int, ctypes.c_int)),
     "gpupool_torch_find_tag": (_STATUS, (_TEXT, ctypes.POINTER(ctypes.c_uint32))),
     "gpupool_torch_url": (_SIZE, (ctypes.c_int, ctypes.c_char_p, _SIZE)),
+    "gpupool_torch_is_in_use": (ctypes.c_int, ()),
     "gpupool_torch_get_counters": (None, (ctypes.POINTER(Counters), _SIZE)),
 }
 

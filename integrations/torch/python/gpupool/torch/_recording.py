@@ -22,6 +22,7 @@ class Recording:
         # The pool writes plain text; what is asked for as .gz is packed at the end.
         self._written = self._path + ".part" if self._path.endswith(".gz") else self._path
         self._report = None
+        self._process = os.getpid()
         self._library.check(
             self._library.gpupool_record(self._pool, os.fsencode(self._written)))
         atexit.register(self.stop)
@@ -30,6 +31,8 @@ class Recording:
         """Ends it and waits for the file; a dict of what is in it and what is not."""
         if self._report is not None:
             return self._report
+        if os.getpid() != self._process:
+            return {}  # a forked child has neither the pool nor the thread that writes
         atexit.unregister(self.stop)
         report = _library.RecordReport()
         self._report = {}

@@ -35,9 +35,9 @@ class _PlainUnpickler(pickle.Unpickler):
 def _read(path):
     with open(path, "rb") as file:
         data = file.read()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
     try:
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
         snapshot = _PlainUnpickler(io.BytesIO(data)).load()
     except SnapshotError:
         raise
