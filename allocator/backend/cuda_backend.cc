@@ -237,6 +237,16 @@ class CudaBackend final : public Backend {
     return Error::backend_failure;
   }
 
+  Result<std::uint64_t> capture_id(RawStream stream) override {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    const auto result =
+        ask([&] { return driver_.stream_get_capture_info(stream, &status, &id); }, stream);
+    if (!result) return result.error();
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return Error::invalid_argument;
+    return std::uint64_t{id};
+  }
+
   Result<EventHandle> create_event() override {
     CUevent event = nullptr;
     const auto result = call([&] { return driver_.event_create(&event, CU_EVENT_DISABLE_TIMING); });
@@ -274,6 +284,13 @@ class CudaBackend final : public Backend {
   Result<void> synchronize_event(EventHandle event) override {
     if (event.value == 0) return Error::invalid_argument;
     return call([&] { return driver_.event_synchronize(as_event(event)); });
+  }
+
+  // The primary context has all that the runtime's streams are given. During a capture the CUDA
+  // programming guide calls it invalid ("a broader handle which encompasses an active stream
+  // capture"), whatever the thread's capture mode.
+  Result<void> synchronize_device() override {
+    return call([&] { return driver_.ctx_synchronize(); });
   }
 
   /// What every physical handle is: memory of the device, not shared with other processes.

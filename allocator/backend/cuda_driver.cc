@@ -49,6 +49,7 @@ void fetch_device_calls(Loader& loader, CudaDriver& driver) {
   loader.fetch("cuCtxGetCurrent", 4000, driver.ctx_get_current);
   loader.fetch("cuCtxPushCurrent", 4000, driver.ctx_push_current);
   loader.fetch("cuCtxPopCurrent", 4000, driver.ctx_pop_current);
+  loader.fetch("cuCtxSynchronize", 2000, driver.ctx_synchronize);
   loader.fetch("cuThreadExchangeStreamCaptureMode", 10010,
                driver.thread_exchange_stream_capture_mode);
 }
@@ -70,6 +71,7 @@ void fetch_memory_calls(Loader& loader, CudaDriver& driver) {
 void fetch_stream_calls(Loader& loader, CudaDriver& driver) {
   loader.fetch("cuStreamGetId", 12000, driver.stream_get_id);
   loader.fetch("cuStreamIsCapturing", 10000, driver.stream_is_capturing);
+  loader.fetch("cuStreamGetCaptureInfo", 10010, driver.stream_get_capture_info);
   loader.fetch("cuStreamWaitEvent", 3020, driver.stream_wait_event);
   loader.fetch("cuEventCreate", 2000, driver.event_create);
   loader.fetch("cuEventDestroy", 4000, driver.event_destroy);

@@ -34,6 +34,7 @@ struct CudaDriver {
   PFN_cuCtxGetCurrent_v4000 ctx_get_current = nullptr;
   PFN_cuCtxPushCurrent_v4000 ctx_push_current = nullptr;
   PFN_cuCtxPopCurrent_v4000 ctx_pop_current = nullptr;
+  PFN_cuCtxSynchronize_v2000 ctx_synchronize = nullptr;
   PFN_cuThreadExchangeStreamCaptureMode_v10010 thread_exchange_stream_capture_mode = nullptr;
   PFN_cuMemGetInfo_v3020 mem_get_info = nullptr;
   PFN_cuMemAlloc_v3020 mem_alloc = nullptr;
@@ -48,6 +49,7 @@ struct CudaDriver {
   PFN_cuMemUnmap_v10020 mem_unmap = nullptr;
   PFN_cuStreamGetId_v12000 stream_get_id = nullptr;
   PFN_cuStreamIsCapturing_v10000 stream_is_capturing = nullptr;
+  PFN_cuStreamGetCaptureInfo_v10010 stream_get_capture_info = nullptr;
   PFN_cuStreamWaitEvent_v3020 stream_wait_event = nullptr;
   PFN_cuEventCreate_v2000 event_create = nullptr;
   PFN_cuEventDestroy_v4000 event_destroy = nullptr;

@@ -30,6 +30,8 @@ const char* to_string(BackendCall call) noexcept {
     case BackendCall::query_event: return "query_event";
     case BackendCall::wait_event: return "wait_event";
     case BackendCall::synchronize_event: return "synchronize_event";
+    case BackendCall::capture_id: return "capture_id";
+    case BackendCall::synchronize_device: return "synchronize_device";
   }
   return "unknown";
 }
@@ -241,6 +243,11 @@ Result<CaptureState> FaultyBackend::capture_state(RawStream stream) {
   return inner_.capture_state(stream);
 }
 
+Result<std::uint64_t> FaultyBackend::capture_id(RawStream stream) {
+  if (const auto error = plan_->enter(BackendCall::capture_id)) return *error;
+  return inner_.capture_id(stream);
+}
+
 Result<EventHandle> FaultyBackend::create_event() {
   if (const auto error = plan_->enter(BackendCall::create_event)) return *error;
   return inner_.create_event();
@@ -269,6 +276,11 @@ Result<void> FaultyBackend::wait_event(RawStream stream, EventHandle event) {
 Result<void> FaultyBackend::synchronize_event(EventHandle event) {
   if (const auto error = plan_->enter(BackendCall::synchronize_event)) return *error;
   return inner_.synchronize_event(event);
+}
+
+Result<void> FaultyBackend::synchronize_device() {
+  if (const auto error = plan_->enter(BackendCall::synchronize_device)) return *error;
+  return inner_.synchronize_device();
 }
 
 }  // namespace gpupool

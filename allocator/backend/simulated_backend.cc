@@ -236,9 +236,22 @@ void SimulatedBackend::begin_capture(RawStream stream) {
   if (found) (void)device_->streams.begin_capture(found);  // a refusal is a counted violation
 }
 
-void SimulatedBackend::end_capture(RawStream stream) {
+SimulatedGraph SimulatedBackend::end_capture(RawStream stream) {
   DeviceCall call(*device_);
-  if (const auto found = device_->streams.find(stream)) device_->streams.end_capture(*found);
+  const auto found = device_->streams.find(stream);
+  return found ? device_->streams.end_capture(*found) : SimulatedGraph();
+}
+
+Result<void> SimulatedBackend::launch_graph(SimulatedGraph graph, RawStream stream) {
+  DeviceCall call(*device_);
+  const Result<void> result = device_->streams.launch_graph(graph, stream);
+  call.announce();
+  return result;
+}
+
+void SimulatedBackend::destroy_graph(SimulatedGraph graph) {
+  DeviceCall call(*device_);
+  device_->streams.destroy_graph(graph);
 }
 
 void SimulatedBackend::advance_ns(std::uint64_t delta_ns) {
@@ -405,6 +418,15 @@ Result<CaptureState> SimulatedBackend::capture_state(RawStream stream) {
                       BackendCall::capture_state);
 }
 
+Result<std::uint64_t> SimulatedBackend::capture_id(RawStream stream) {
+  DeviceCall call(*device_);
+  const auto found = device_->streams.find(stream);
+  if (!found || device_->streams.capture_state(*found) != CaptureState::active) {
+    return Error::invalid_argument;
+  }
+  return call.charged(Result<std::uint64_t>(found->capture), BackendCall::capture_id);
+}
+
 Result<EventHandle> SimulatedBackend::create_event() {
   DeviceCall call(*device_);
   return call.charged(Result<EventHandle>(device_->streams.create_event()),
@@ -437,6 +459,21 @@ Result<void> SimulatedBackend::synchronize_event(EventHandle event) {
   if (!mark.ok()) return mark.error();
   device_->wait_for(mark.value());
   return call.charged(Result<void>(), BackendCall::synchronize_event);
+}
+
+Result<void> SimulatedBackend::synchronize_device() {
+  DeviceCall call(*device_);
+  if (const auto refused = device_->streams.check_no_capture("a wait for the device");
+      !refused.ok())
+    return refused;
+  bool is_idle = true;
+  for (const SimulatedMark& mark : device_->schedule().marks_of_busy()) {
+    while (!mark.is_done() && device_->pass_time()) {
+    }
+    is_idle = is_idle && mark.is_done();
+  }
+  if (!is_idle) return Error::backend_failure;
+  return call.charged(Result<void>(), BackendCall::synchronize_device);
 }
 
 }  // namespace gpupool

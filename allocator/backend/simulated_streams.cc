@@ -41,7 +41,7 @@ bool SimulatedStreams::destroy(RawStream handle) {
   const auto value = reinterpret_cast<std::uintptr_t>(handle);
   StreamPointer& slot = find_slot(handle);
   if (value < kFirstHandle || !slot) return false;
-  if (slot->capture != 0) end_capture(*slot);
+  if (slot->capture != 0) destroy_graph(end_capture(*slot));
   slot.reset();
   free_slots_.push_back((value - kFirstHandle) / kHandleStep);
   return true;
@@ -67,33 +67,60 @@ SimulatedStreams::StreamPointer SimulatedStreams::find(RawStream handle) {
 Result<void> SimulatedStreams::launch(RawStream handle, SimulatedWork work) {
   const StreamPointer stream = find(handle);
   if (!stream) return Error::invalid_argument;
-  if (!memory_.resolve(work.address, work.bytes, segments_)) {
-    return violations_.refuse("work on " + text_of(work) +
-                              ", not all of which is mapped and accessible");
-  }
   switch (capture_state(*stream)) {
     case CaptureState::none: break;
-    case CaptureState::active: return launch_captured(stream, segments_);
+    case CaptureState::active: return launch_captured(stream, std::move(work));
     case CaptureState::implicit: return refuse_implicit("work");
     case CaptureState::invalidated:
       return violations_.refuse("work on " + name_of(*stream) + ", whose capture is invalidated");
   }
-  if (const SimulatedUse* use = SimulatedSchedule::find_conflict(*stream, segments_)) {
-    return violations_.refuse("work of " + name_of(*stream) + " on " + text_of(work) +
-                              ", which unfinished work of " + name_of(*use->stream) +
-                              " uses, and nothing orders the two");
-  }
+  if (const auto checked = check_work(*stream, work); !checked.ok()) return checked;
   schedule_.launch(stream, std::move(work), segments_);
   return {};
 }
 
-Result<void> SimulatedStreams::launch_captured(const StreamPointer& stream,
-                                               const std::vector<SimulatedSegment>& segments) {
+Result<void> SimulatedStreams::resolve(const SimulatedWork& work) {
+  if (memory_.resolve(work.address, work.bytes, segments_)) return {};
+  return violations_.refuse("work on " + text_of(work) +
+                            ", not all of which is mapped and accessible");
+}
+
+Result<void> SimulatedStreams::check_work(const SimulatedStream& stream,
+                                          const SimulatedWork& work) {
+  if (const auto resolved = resolve(work); !resolved.ok()) return resolved;
+  const SimulatedUse* use = SimulatedSchedule::find_conflict(stream, segments_);
+  if (use == nullptr) return {};
+  return violations_.refuse("work of " + name_of(stream) + " on " + text_of(work) +
+                            ", which unfinished work of " + name_of(*use->stream) +
+                            " uses, and nothing orders the two");
+}
+
+Result<void> SimulatedStreams::launch_captured(const StreamPointer& stream, SimulatedWork work) {
+  if (const auto resolved = resolve(work); !resolved.ok()) return resolved;
   Capture& capture = captures_.at(stream->capture);
-  for (const SimulatedSegment& segment : segments) {
+  for (const SimulatedSegment& segment : segments_) {
     segment.backing->uses.push_back(
         {stream.get(), 0, segment.mapped_at, segment.begin, segment.end});
     capture.backings.push_back(segment.backing);
+  }
+  capture.works.push_back(std::move(work));
+  return {};
+}
+
+Result<void> SimulatedStreams::launch_graph(SimulatedGraph graph, RawStream handle) {
+  const StreamPointer stream = find(handle);
+  const auto found = graphs_.find(graph.value);
+  if (!stream || found == graphs_.end()) return Error::invalid_argument;
+  if (capture_state(*stream) != CaptureState::none) {
+    return violations_.refuse("a graph launched on " + name_of(*stream) + " during a capture");
+  }
+  for (const SimulatedWork& work : found->second) {
+    if (const auto checked = check_work(*stream, work); !checked.ok()) return checked;
+  }
+  for (const SimulatedWork& work : found->second) {
+    // Where it lies was checked above.
+    if (const auto resolved = resolve(work); !resolved.ok()) return resolved;
+    schedule_.launch(stream, work, segments_);
   }
   return {};
 }
@@ -117,14 +144,26 @@ Result<void> SimulatedStreams::begin_capture(const StreamPointer& stream) {
   return {};
 }
 
-void SimulatedStreams::end_capture(const SimulatedStream& stream) {
+SimulatedGraph SimulatedStreams::end_capture(const SimulatedStream& stream) {
   const auto it = captures_.find(stream.capture);
-  if (it == captures_.end()) return;
+  if (it == captures_.end()) return {};
   for (const StreamPointer& member : it->second.streams) {
     member->capture = 0;
     for (SimulatedBacking* backing : it->second.backings) backing->remove_uses(member.get(), 0);
   }
+  SimulatedGraph graph;
+  if (!it->second.is_invalidated) {
+    graph.value = it->first;
+    graphs_[graph.value] = std::move(it->second.works);
+  }
   captures_.erase(it);
+  return graph;
+}
+
+Result<void> SimulatedStreams::check_no_capture(const char* what) {
+  if (captures_.empty()) return {};
+  for (auto& [id, capture] : captures_) capture.is_invalidated = true;
+  return violations_.refuse(std::string(what) + " while a stream is captured");
 }
 
 Error SimulatedStreams::refuse_implicit(const char* what) {

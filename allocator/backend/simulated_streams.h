@@ -3,7 +3,8 @@
 //
 // Handles 0 and 1 are the legacy stream, 2 is a stream of its own for each calling thread. A
 // destroyed handle's value is the next one given (LIFO). Work, waits and events on a stream in
-// capture become part of the graph: they are checked, and never run.
+// capture become part of the graph: they are checked, and do not run. A graph that is launched
+// gives its work in the order in which it was captured, whatever streams it was given to.
 //
 // Thread safety: none, the owner locks. Cost: finding a stream or an event by its handle is an
 // index; an event recorded or queried on an idle stream costs nothing more. A thread that used
@@ -41,7 +42,11 @@ class SimulatedStreams {
 
   CaptureState capture_state(const SimulatedStream& stream) const;
   Result<void> begin_capture(const StreamPointer& stream);
-  void end_capture(const SimulatedStream& stream);
+  SimulatedGraph end_capture(const SimulatedStream& stream);
+  Result<void> launch_graph(SimulatedGraph graph, RawStream handle);
+  void destroy_graph(SimulatedGraph graph) { graphs_.erase(graph.value); }
+  /// Refuses `what`, and invalidates all captures, where there is one.
+  Result<void> check_no_capture(const char* what);
 
   EventHandle create_event();
   Result<void> destroy_event(EventHandle event);
@@ -64,6 +69,7 @@ class SimulatedStreams {
   };
   struct Capture {
     std::vector<StreamPointer> streams;
+    std::vector<SimulatedWork> works;
     std::vector<SimulatedBacking*> backings;
     bool is_invalidated = false;
   };
@@ -72,8 +78,11 @@ class SimulatedStreams {
   StreamPointer& find_slot(RawStream handle);
   Event* find_event(EventHandle event);
   Error refuse_implicit(const char* what);
-  Result<void> launch_captured(const StreamPointer& stream,
-                               const std::vector<SimulatedSegment>& segments);
+  Result<void> launch_captured(const StreamPointer& stream, SimulatedWork work);
+  /// Where the work lies, in segments_; and whether it may be given to the stream now, which is not
+  /// being captured.
+  Result<void> resolve(const SimulatedWork& work);
+  Result<void> check_work(const SimulatedStream& stream, const SimulatedWork& work);
   Result<void> wait_in_capture(const StreamPointer& stream, const Event& event);
 
   SimulatedDeviceMemory& memory_;
@@ -89,6 +98,7 @@ class SimulatedStreams {
   std::vector<std::uint32_t> free_events_;
   std::uint64_t last_capture_ = 0;
   std::unordered_map<std::uint64_t, Capture> captures_;
+  std::unordered_map<std::uint64_t, std::vector<SimulatedWork>> graphs_;  // by their captures
   std::vector<SimulatedSegment> segments_;  // scratch of launch, kept for its memory
 };
 

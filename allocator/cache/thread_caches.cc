@@ -70,7 +70,7 @@ ThreadCache* ThreadCaches::open_cache(ThreadRecord& record, const StreamState* s
   cache->has_left_over.set(false);
   cache->runs.start();
   cache->small.start(small_limit_bytes);
-  cache->claim.start(has_fence_, is_barred_);
+  cache->claim.start(has_fence_, bars_ > 0);
   cache->next = record.caches;
   record.caches = cache;
   record.by_stream[stream % record.by_stream.size()] = cache;
@@ -122,13 +122,13 @@ std::size_t ThreadCaches::claim(std::vector<ThreadCache*>& caches, bool must_hav
 }
 
 void ThreadCaches::bar_all() {
-  is_barred_ = true;
+  if (bars_++ > 0) return;
   for_each_cache([](const ThreadRecord&, ThreadCache& cache) { cache.claim.bar(); });
   if (has_fence_) heavy_fence();
 }
 
 void ThreadCaches::unbar_all() {
-  is_barred_ = false;
+  if (--bars_ > 0) return;
   for_each_cache([](const ThreadRecord&, ThreadCache& cache) { cache.claim.unbar(); });
 }
 

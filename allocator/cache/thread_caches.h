@@ -53,8 +53,8 @@ class ThreadCaches {
   /// `must_have_all`.
   std::size_t claim(std::vector<ThreadCache*>& caches, bool must_have_all) const;
 
-  /// Has every owner, of caches opened later too, go through the pool's lock until it is unbarred;
-  /// none is inside any more once are_all_outside().
+  /// Has every owner, of caches opened later too, go through the pool's lock until it is unbarred
+  /// as often; none is inside any more once are_all_outside().
   void bar_all();
   void unbar_all();
   bool are_all_outside() const;
@@ -75,7 +75,7 @@ class ThreadCaches {
   LazyArray<ThreadRecord> record_memory_;
   LazyArray<ThreadCache> cache_memory_;
   bool has_fence_ = false;
-  bool is_barred_ = false;
+  std::uint64_t bars_ = 0;
   ThreadRecord* list_ = nullptr;
   ThreadRecord* unused_records_ = nullptr;
   ThreadCache* unused_caches_ = nullptr;

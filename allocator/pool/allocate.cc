@@ -28,7 +28,8 @@ void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
 }  // namespace
 
 Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
-                                        internal::StreamState* stream, bool was_asked) {
+                                        internal::StreamState* stream, bool was_asked,
+                                        std::optional<CaptureState> capture) {
   if (request.bytes == 0) return nullptr;
   internal::ThreadRecord* const record = own_record();
   internal::HotSlot& hot = internal::hot_slot;
@@ -43,21 +44,26 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                                    : miss_small(request.bytes, stream);
     }
   }
-  return allocate_shared(request, stream, record, is_timed);
+  return allocate_shared(request, stream, record, is_timed, capture);
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
                                           internal::StreamState* stream,
-                                          internal::ThreadRecord* record, bool is_timed) {
-  const bool is_itself = is_still_itself(stream);
+                                          internal::ThreadRecord* record, bool is_timed,
+                                          std::optional<CaptureState> capture) {
+  const internal::Placement placement = place(stream, capture, request.capture_pool);
   Shape shape;
   {
     MutexLock lock(mu_);
     ++shared_requests_;
     is_timed = is_timed || shared_requests_ % internal::ThreadCounters::kSampleEvery == 0;
     const std::uint64_t start = is_timed ? steady_clock().now_ns() : 0;
-    if (!is_itself || !streams_.is_known(stream)) return refuse_stream(request, stream);
+    if (!placement.is_same_stream || !streams_.is_known(stream)) {
+      return refuse_stream(request, stream);
+    }
     if (const auto fault = find_fault(request)) return fail(request, MissReason::size, *fault);
+    stream = serving_stream(placement, stream);
+    if (stream == nullptr) return fail(request, MissReason::size, Error::backend_failure);
 
     shape = internal::shape_of(request.bytes, request.alignment);
     if (request.allocation_class == AllocationClass::normal) {
@@ -85,7 +91,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
           count_duration(counted_.allocation_duration[static_cast<std::size_t>(tier)],
                          steady_clock().now_ns() - start);
         }
-        return hand_out(block, request, stream->index(), record);
+        return hand_out(block, request, *stream, record);
       }
     }
   }
@@ -109,20 +115,22 @@ Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStre
   if (request.bytes == 0) return nullptr;
   CaptureState capture = CaptureState::none;
   internal::StreamState* stream = find_or_adopt(raw, &capture);
-  if (stream == nullptr || capture == CaptureState::active) {
-    // A graph replays what it captured: memory that others may get in between would be shared.
+  if (stream == nullptr) {
     MutexLock lock(mu_);
-    return fail(request, MissReason::size,
-                stream == nullptr ? Error::backend_failure : Error::not_supported);
+    return fail(request, MissReason::size, Error::backend_failure);
   }
-  return allocate_cold(request, stream, false);
+  // A graph replays what it captured: what caches have, others may get in between.
+  if (internal::is_captured(capture)) {
+    return allocate_shared(request, stream, own_record(), false, capture);
+  }
+  return allocate_cold(request, stream, false, capture);
 }
 
 std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) const {
   if (!internal::is_power_of_two(request.alignment) || request.alignment > kMaxAlignment) {
     return Error::invalid_argument;
   }
-  if (!(request.capture_pool == CapturePoolId{})) return Error::not_supported;
+  if (request.capture_pool.first == kUnannounced) return Error::invalid_argument;
   if (request.bytes > kMaxRequestBytes || request.bytes > limit_bytes_) {
     return Error::limit_exceeded;
   }
@@ -229,8 +237,8 @@ Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape,
   return tiers_.take_run(shape.units_alone(), 1, stream->index(), internal::Reach::everywhere);
 }
 
-void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
-                           internal::ThreadRecord* record) {
+void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request,
+                           const internal::StreamState& stream, internal::ThreadRecord* record) {
   const std::uint32_t tag = code_of(request.tag == kCurrentTag ? current_tag() : request.tag);
   const std::uint64_t bytes = tiers_.bytes_of(block);
   internal::BlockRecord& block_record = tiers_.record(block);
@@ -253,11 +261,17 @@ void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request, Str
   if (is_noted) note_step_locked(record);
   block_record.set_requested(request.bytes);
   block_record.tick.set(tick_.get());
-  // Last, so that a block is live only once its record is whole.
-  block_record.store(internal::BlockWord::live(tag, bin, stream));
   void* const address = address_of(block);
+  auto word = internal::BlockWord::live(tag, bin, stream.shown_index());
+  if (stream.is_pseudo()) [[unlikely]] {
+    using Kind = internal::PrivatePools::Kind;
+    word = make_private(word, address, stream.index(), block.is_run() ? Kind::run : Kind::in_chunk,
+                        bytes);
+  }
+  // Last, so that a block is live only once its record is whole.
+  block_record.store(word);
   if (recorder_ != nullptr) [[unlikely]]
-    recorder_->note_allocation(address, request.bytes, trace_stream(stream));
+    recorder_->note_allocation(address, request.bytes, trace_stream(stream.shown_index()));
   return address;
 }
 

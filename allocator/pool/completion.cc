@@ -7,7 +7,6 @@ namespace gpupool {
 using internal::EpochEnd;
 using internal::MutexLock;
 using internal::MutexUnlock;
-using internal::StreamState;
 using internal::Ticket;
 
 namespace {
@@ -87,16 +86,6 @@ void Pool::Impl::wait_for_all_work() {
   look_for_completed();
   events_.synchronize();
   look_for_completed();
-}
-
-bool Pool::Impl::verify(const StreamState* stream) {
-  // A released reference is refused as such; its handle may name nothing any more.
-  if (stream == nullptr || stream->is_released()) return true;
-  const auto id = driver_.backend().stream_id(stream->raw());
-  if (id.ok() && id.value() == stream->id()) return true;
-  MutexLock lock(mu_);
-  if (streams_.is_known(stream)) streams_.note_mismatch();
-  return false;
 }
 
 }  // namespace gpupool

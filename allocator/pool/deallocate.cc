@@ -10,18 +10,20 @@ namespace gpupool {
 using internal::BlockWord;
 using internal::MutexLock;
 
-bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream) {
+bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream,
+                                 bool is_by_handle) {
   if (pointer == nullptr) return true;
   internal::ThreadRecord* const record = own_record();
   if (record != nullptr && has_at_hand(*record, stream) && put_thoroughly(pointer, bytes)) {
     return true;
   }
   std::optional<MisuseReport> misuse;
-  if (!is_still_itself(stream)) stream = nullptr;
+  const internal::Placement placement = place_free(stream, is_by_handle);
+  if (!placement.is_same_stream) stream = nullptr;
   std::optional<StreamIndex> due;
   {
     MutexLock lock(mu_);
-    misuse = take_back(pointer, bytes, stream, record);
+    misuse = take_back(pointer, bytes, stream, record, placement);
     if (!misuse.has_value() && stream->raw() == per_thread_stream() &&
         streams_.is_own_close_due(stream->index())) {
       due = stream->index();
@@ -35,7 +37,7 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
 
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
   if (pointer == nullptr) return true;
-  return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr));
+  return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr), true);
 }
 
 internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
@@ -43,8 +45,9 @@ internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
 }
 
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
-                                                  internal::StreamState* stream,
-                                                  internal::ThreadRecord* record) {
+                                                  const internal::StreamState* stream,
+                                                  internal::ThreadRecord* record,
+                                                  const internal::Placement& placement) {
   if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
@@ -66,15 +69,20 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   block_record.tick.set(tick_.get());
   internal::ThreadCounters& counters = counters_of(record);
   bool has_stepped = false;
+  using Kind = internal::PrivatePools::Kind;
   if (target.fallback != nullptr) {
     has_stepped = counters.count_run_free(requested, 0);
     block_record.clear();
-    fallbacks_.retire(*target.fallback, tickets_at_free(pointer, word.has_extra_uses(), index));
+    fallbacks_.retire(*target.fallback, word.has_extra_uses()
+                                            ? tickets_at_free(pointer, *stream, placement,
+                                                              Kind::fallback, block_bytes)
+                                            : tickets_of(index));
   } else {
+    const Kind kind = target.block.is_run() ? Kind::run : Kind::in_chunk;
     has_stepped = target.block.is_run() ? counters.count_run_free(requested, block_bytes)
                                         : counters.count_small_free(word.bin(), requested);
     if (word.has_extra_uses()) {
-      tiers_.put(target.block, tickets_at_free(pointer, true, index));
+      tiers_.put(target.block, tickets_at_free(pointer, *stream, placement, kind, block_bytes));
     } else {
       put_cached(open_cache(record, stream), target.block, index);
     }
@@ -94,11 +102,23 @@ void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
   tiers_.put(block, tickets_of(stream));
 }
 
-Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_extra_uses,
-                                                  StreamIndex stream) {
-  TicketSet tickets = tickets_of(stream);
-  if (!has_extra_uses) return tickets;
+Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer,
+                                                  const internal::StreamState& stream,
+                                                  const internal::Placement& placement,
+                                                  internal::PrivatePools::Kind kind,
+                                                  std::uint64_t bytes) {
   const auto uses = extra_uses_.find(pointer);
+  const auto home = std::find_if(uses->second.begin(), uses->second.end(),
+                                 [](const ExtraUse& use) { return use.is_home; });
+  const bool is_private = home != uses->second.end();
+  TicketSet tickets;
+  const internal::StreamState* const as =
+      placement.is_private() ? private_pools_.find(placement, stream.id()) : &stream;
+  // On the pseudo-stream that it was served to, it is that one's alone.
+  if (!is_private || as == nullptr || as->index() != home->ticket.stream) {
+    tickets = tickets_of(stream.index());
+  }
+  if (is_private) private_pools_.note_freed(home->ticket.stream, kind, bytes);
   for (const ExtraUse& use : uses->second) {
     tickets.add(use.at_free ? streams_.ticket(use.ticket.stream) : use.ticket, streams_);
   }
@@ -108,12 +128,12 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer, bool has_
 
 bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   std::optional<MisuseReport> misuse;
-  const bool is_itself = is_still_itself(stream.state());
+  const internal::Placement placement = place(stream.state(), std::nullopt, {});
   StreamIndex index = internal::kAnybody;
   {
     MutexLock lock(mu_);
     const Target target = find_target(pointer);
-    if (!is_itself || !streams_.is_known(stream.state())) {
+    if (!placement.is_same_stream || !streams_.is_known(stream.state())) {
       misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
     } else if (!target.exists() || !target.is_start) {
       misuse = count_misuse(explain(pointer));
@@ -123,13 +143,15 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
       if (!word.is_live() || !record.take(word, word.with_extra_uses())) {
         misuse = count_misuse(explain(pointer));
       } else {
-        index = stream.state()->index();
+        auto& uses = extra_uses_[pointer];
+        const auto* const by = using_stream(placement, stream.state(), uses);
+        if (by == nullptr) return false;
+        index = by->index();
         ExtraUse use{{index, 0}, at_free};
         if (!at_free) use.ticket = streams_.ticket(index);
-        auto& uses = extra_uses_[pointer];
         // One entry a stream and kind: the later use covers the earlier.
         const auto known = std::find_if(uses.begin(), uses.end(), [&](const ExtraUse& other) {
-          return other.at_free == at_free && other.ticket.stream == index;
+          return other.at_free == at_free && other.ticket.stream == index && !other.is_home;
         });
         if (known == uses.end()) {
           uses.push_back(use);
@@ -143,7 +165,7 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
     report_misuse(*misuse);
     return false;
   }
-  if (at_free) return true;
+  if (at_free || index != stream.state()->index()) return true;
   // The event comes after all that the stream was given by now; what else it may come after only
   // makes the block wait longer.
   MutexLock events(events_mu_);
@@ -238,11 +260,7 @@ internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint
   internal::StreamState* adopted = streams_.adopt(raw, id);
   if (adopted == nullptr) return nullptr;
   if (raw == per_thread_stream() && record != nullptr) record->own_stream = id;
-  tiers_.know_stream(adopted->index());
-  while (depots_.size() <= adopted->index()) {
-    depots_.push_back(std::make_unique<internal::Depot>());
-  }
-  depots_[adopted->index()]->demand().start(options_.cache_large_bytes);
+  know(*adopted);
   return adopted;
 }
 

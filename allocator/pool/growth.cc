@@ -58,8 +58,9 @@ Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, cons
   // scheduler had stopped inside.
   const bool has_drained = drain_patiently() > 0;
   complete_work(Patience::full);
+  const bool has_ended = finish_releases() > 0;
   MutexLock growth(growth_mu_);
-  if (free_complete_fallbacks() + retry_stuck() > 0 || has_drained ||
+  if (free_complete_fallbacks() + retry_stuck() > 0 || has_drained || has_ended ||
       epochs_completed() != completed_before || fits_by_now()) {
     result = allocate_with_driver(request, shape, stream, record);
   }
@@ -98,7 +99,7 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
     const BlockRef block = take_as_run(shape, stream);
     if (block.exists()) {
       count_miss(request, outcome.reason);
-      return hand_out(block, request, stream->index(), record);
+      return hand_out(block, request, *stream, record);
     }
   }
   if (outcome.is_line_used_up) {
@@ -129,7 +130,7 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
     const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
     if (!block.exists()) return false;
     count_miss(request, outcome.reason);
-    outcome.pointer = hand_out(block, request, stream->index(), record);
+    outcome.pointer = hand_out(block, request, *stream, record);
     return true;
   };
   bool may_be_idle = false;
@@ -205,11 +206,15 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   if (tag != internal::BlockWord::kUntaggedCode) counters.count_tagged(tag, request.bytes);
   fallback.block.set_requested(request.bytes);
   fallback.block.tick.set(tick_.get());
-  fallback.block.store(
-      internal::BlockWord::live(tag, internal::BlockWord::kNoBin, stream->index()));
+  auto* const pointer = reinterpret_cast<void*>(address);
+  auto word = internal::BlockWord::live(tag, internal::BlockWord::kNoBin, stream->shown_index());
+  if (stream->is_pseudo()) {
+    word =
+        make_private(word, pointer, stream->index(), internal::PrivatePools::Kind::fallback, bytes);
+  }
+  fallback.block.store(word);
   if (recorder_ != nullptr) {
-    recorder_->note_allocation(reinterpret_cast<void*>(address), request.bytes,
-                               trace_stream(stream->index()));
+    recorder_->note_allocation(pointer, request.bytes, trace_stream(stream->shown_index()));
   }
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
   count_miss(request, MissReason::cold);
@@ -217,7 +222,7 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   ++counted_.fallbacks_by_reason[static_cast<std::size_t>(reason)];
   note_held();
   emit({.kind = SlowPathEventKind::fallback, .bytes = bytes, .fallback_reason = reason});
-  return reinterpret_cast<void*>(address);
+  return pointer;
 }
 
 bool Pool::Impl::suits_device(const PageSupply& supply, GrowthRound& round) {
@@ -267,7 +272,8 @@ MissReason Pool::Impl::reason_of_refusal(const Shape& shape) const {
   const std::uint64_t need = shape.units_needed() * kUnitBytes;
   const std::uint64_t limit = limit_in_force();
   const std::uint64_t headroom = limit - std::min(limit, held_bytes());
-  if (free_bytes() + pending_bytes() + headroom < need) return MissReason::budget;
+  const std::uint64_t waiting = pending_bytes() - std::min(pending_bytes(), private_bytes().free);
+  if (free_bytes() + waiting + headroom < need) return MissReason::budget;
   // Room enough, as far as the pool can tell: it is the driver that gives less.
   if (can_grow(shape, internal::kAnybody)) return MissReason::budget;
   return fits_once_complete(shape.units_needed(), internal::kAnybody) ? MissReason::pending

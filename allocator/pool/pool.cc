@@ -103,9 +103,11 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
       start_time_ns_(clock_.now_ns()),
       driver_(backend, clock_, options_.observer),
       events_(backend),
-      tiers_(streams_, options_.watched_sizes) {}
+      tiers_(streams_, options_.watched_sizes),
+      private_pools_(caches_) {}
 
-Pool::Impl::Impl(Backend& backend, PoolOptions options) : PoolState(backend, std::move(options)) {}
+Pool::Impl::Impl(Backend& backend, PoolOptions options)
+    : PrivateServing(backend, std::move(options)) {}
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
   const auto memory = driver_.backend().memory_info();
@@ -225,8 +227,10 @@ void Pool::Impl::shut_down() {
           count_misuse({.kind = Misuse::leak, .block_bytes = totals.live_bytes(), .given = blocks});
     }
     if (leak.has_value()) streams_.open_all();
+    private_pools_.release_all();
   }
   wait_for_all_work();
+  finish_releases();
   if (leak.has_value()) report_misuse(*leak);
 
   // From here on errors are of no use: the driver may be unloading at process exit, which gives

@@ -2,9 +2,7 @@
 //
 // What it knows, and which lock guards what: pool_state.h.
 //
-// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, recycling.cc, deallocate.cc,
-// threads.cc, caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, trimming.cc,
-// recording.cc, peaks.cc, report.cc.
+// Split by what is done, each in a file of its own.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
@@ -18,12 +16,12 @@
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
 #include "pool/growth_round.h"
-#include "pool/pool_state.h"
+#include "pool/private_serving.h"
 #include "pool/shape.h"
 
 namespace gpupool {
 
-class Pool::Impl : private internal::PoolState {
+class Pool::Impl : private internal::PrivateServing {
   friend class Pool;
 
  public:
@@ -37,7 +35,7 @@ class Pool::Impl : private internal::PoolState {
   bool release_stream(StreamRef stream);
   /// `was_asked`: the cache at hand has nothing for it.
   Result<void*> allocate_cold(const AllocationRequest& request, internal::StreamState* stream,
-                              bool was_asked);
+                              bool was_asked, std::optional<CaptureState> capture = {});
   Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw);
   bool deallocate_raw(void* pointer, std::size_t bytes, RawStream raw);
   bool record_use(void* pointer, StreamRef stream, bool at_free);
@@ -148,7 +146,8 @@ class Pool::Impl : private internal::PoolState {
   /// Beyond any device, and safe to round and to count in units of 4 KiB.
   static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
   Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
-                                internal::ThreadRecord* record, bool is_timed);
+                                internal::ThreadRecord* record, bool is_timed,
+                                std::optional<CaptureState> capture);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, const internal::StreamState* stream,
                        internal::Reach reach) GPUPOOL_REQUIRES(mu_);
@@ -162,8 +161,9 @@ class Pool::Impl : private internal::PoolState {
   /// the arena's end. `has_looked`: at what is complete, as far as that was of use.
   BlockRef reclaim(const Shape& shape, const internal::StreamState* stream,
                    internal::ThreadRecord* record, bool& has_looked) GPUPOOL_REQUIRES(mu_);
-  void* hand_out(BlockRef block, const AllocationRequest& request, StreamIndex stream,
-                 internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  void* hand_out(BlockRef block, const AllocationRequest& request,
+                 const internal::StreamState& stream, internal::ThreadRecord* record)
+      GPUPOOL_REQUIRES(mu_);
   /// Counts, reports without the lock, and refuses.
   Error refuse_stream(const AllocationRequest& request, const internal::StreamState* stream)
       GPUPOOL_REQUIRES(mu_);
@@ -373,7 +373,6 @@ class Pool::Impl : private internal::PoolState {
   /// false where there are too few.
   bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-
   /// What requests have taken from the reserve, as far as the device and the limit have it again.
   std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
   void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -398,27 +397,26 @@ class Pool::Impl : private internal::PoolState {
   /// The calling thread's default stream has an epoch to close that nobody else can.
   void close_own_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(events_mu_, mu_);
   void wait_for_all_work() GPUPOOL_EXCLUDES(events_mu_, mu_);
-  /// Where streams are verified, whether the driver says that `stream` is what it was.
-  bool is_still_itself(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_) {
-    return !options_.verify_streams || verify(stream);
-  }
-  bool verify(const internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
 
   // deallocate.cc
-  bool deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream);
+  bool deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream,
+                       bool is_by_handle = false);
   Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes,
-                                        internal::StreamState* stream,
-                                        internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+                                        const internal::StreamState* stream,
+                                        internal::ThreadRecord* record,
+                                        const internal::Placement& placement) GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Of what is freed on the stream now.
   TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {
     return TicketSet(streams_.ticket(stream));
   }
-  TicketSet tickets_at_free(const void* pointer, bool has_extra_uses, StreamIndex stream)
-      GPUPOOL_REQUIRES(mu_);
+  /// Of one with extra uses.
+  TicketSet tickets_at_free(const void* pointer, const internal::StreamState& stream,
+                            const internal::Placement& placement, internal::PrivatePools::Kind kind,
+                            std::uint64_t bytes) GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
   void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
   internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
@@ -478,6 +476,7 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t limit_in_force() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t pending_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
+  internal::PrivatePools::Bytes private_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t movable_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
   void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const

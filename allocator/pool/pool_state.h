@@ -1,8 +1,10 @@
 // All that a pool knows, in one place: options, the tiers, the caches, the books, and the locks.
 //
-// A hit takes no lock: it is the thread's own cache that serves it (hit.cc). Below, four locks,
+// A hit takes no lock: it is the thread's own cache that serves it (hit.cc). Below, five locks,
 // taken in this order:
 //   record_mu_  one thread at a time begins or ends a recording.
+//   release_mu_ one thread at a time waits for the device, so that released private pools may end.
+//               Nobody else waits for it but who would be refused memory otherwise.
 //   growth_mu_  one thread at a time calls the driver's memory management (backing, giving back,
 //               fallbacks), so that a plan made under mu_ holds until it is committed under mu_
 //               again.
@@ -39,6 +41,7 @@
 #include "pool/growth_planner.h"
 #include "pool/idle_pages.h"
 #include "pool/peak_window.h"
+#include "pool/private_pools.h"
 #include "pool/recycler.h"
 #include "pool/shared_tiers.h"
 #include "record/recorder.h"
@@ -51,6 +54,7 @@ namespace gpupool::internal {
 struct ExtraUse {
   Ticket ticket;
   bool at_free = false;  // the ticket is taken when the block is freed
+  bool is_home = false;  // of the pseudo-stream that the block was served to
 };
 
 class PoolState {
@@ -80,7 +84,8 @@ class PoolState {
   Driver driver_;
 
   Mutex record_mu_;
-  mutable Mutex growth_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);
+  Mutex release_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);
+  mutable Mutex growth_mu_ GPUPOOL_ACQUIRED_AFTER(release_mu_);
   mutable Mutex events_mu_ GPUPOOL_ACQUIRED_AFTER(growth_mu_);
   mutable Mutex mu_ GPUPOOL_ACQUIRED_AFTER(events_mu_);
   std::uint64_t latest_ns_ GPUPOOL_GUARDED_BY(mu_) = 0;  // pool_time()
@@ -90,6 +95,7 @@ class PoolState {
   // Guarded by mu_, but for its directory, which a hit reads.
   SharedTiers tiers_;
   ThreadCaches caches_ GPUPOOL_GUARDED_BY(mu_);
+  PrivatePools private_pools_;  // guarded by mu_, but for is_in_use()
   ThreadRecord* orphan_ GPUPOOL_GUARDED_BY(mu_) = nullptr;
   bool is_orphan_used_ GPUPOOL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream

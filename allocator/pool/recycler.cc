@@ -82,7 +82,7 @@ bool Recycler::can_serve(const GrowthPlan& plan, const RuntimeOptions& options, 
                          std::uint64_t headroom) const {
   if (plan.pages <= headroom) return true;
   if (!moves_pages(options)) return false;
-  const bool at_once = options.alias_reuse == AliasReuse::same_stream;
+  const bool at_once = moves_at_once(options, stream);
   std::uint64_t missing = plan.pages - headroom;
   for (const EmptyMapping& victim : choose(plan, missing, at_once ? stream : kAnybody)) {
     missing -= victim.mapping.pages.count;
@@ -117,7 +117,7 @@ PageSupply Recycler::prepare(const GrowthPlan& plan, const RuntimeOptions& optio
   if (is_needed) supply.occupied_pages = occupied_pages() + plan.fresh_pages;
   std::vector<EmptyMapping> victims;
   if (moves_pages(options)) {
-    const bool at_once = options.alias_reuse == AliasReuse::same_stream;
+    const bool at_once = moves_at_once(options, stream);
     victims = choose(plan, plan.pages - may_create, at_once ? stream : kAnybody);
   }
   Cursor cursor(plan.spans);

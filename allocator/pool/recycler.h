@@ -51,6 +51,11 @@ class Recycler {
   bool moves_pages(const RuntimeOptions& options) const noexcept {
     return options.recycling != Recycling::off && arena_.is_contiguous();
   }
+  /// Whether pages that only `stream` may use move for its own requests. What a graph uses stays
+  /// where it is.
+  bool moves_at_once(const RuntimeOptions& options, StreamIndex stream) const noexcept {
+    return options.alias_reuse == AliasReuse::same_stream && runs_.may_move_own(stream);
+  }
   /// How many pages may be held in sum to serve the plan, of `limit_pages`.
   std::uint64_t allowed_pages(const GrowthPlan& plan, const RuntimeOptions& options,
                               std::uint64_t limit_pages) const;

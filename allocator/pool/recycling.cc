@@ -69,7 +69,7 @@ std::optional<GrowthPlan> Pool::Impl::plan_for(const Shape& shape, StreamIndex s
 }
 
 std::optional<GrowthPlan> Pool::Impl::plan_sparing(const Shape& shape, StreamIndex stream) const {
-  const bool at_once = options_.runtime.alias_reuse == AliasReuse::same_stream;
+  const bool at_once = recycler_->moves_at_once(options_.runtime, stream);
   return planner_->plan(shape.units_needed(), shape.alignment_needed(), stream, true,
                         at_once ? Spared::whole : Spared::idle);
 }

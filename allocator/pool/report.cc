@@ -27,6 +27,12 @@ std::uint64_t Pool::Impl::free_bytes() const {
          arena_->stuck_bytes() + leaving_bytes_;
 }
 
+internal::PrivatePools::Bytes Pool::Impl::private_bytes() const {
+  return private_pools_.bytes(
+      [&](StreamIndex pseudo) GPUPOOL_REQUIRES(mu_) { return tiers_.chunk_bytes_of(pseudo); },
+      [&](StreamIndex pseudo) GPUPOOL_REQUIRES(mu_) { return tiers_.runs().own_bytes(pseudo); });
+}
+
 std::uint64_t Pool::Impl::movable_pages() const {
   // Where one stream is known, its free runs are ready whatever it is still at.
   const internal::RunTable& runs = tiers_.runs();
@@ -87,6 +93,7 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   stats.pending_bytes = pending_bytes();
   stats.free_bytes = free_bytes();
   stats.fallback_bytes = fallbacks_.bytes();
+  stats.pinned_bytes = private_bytes().pinned;
   stats.mapped_free_bytes = stats.free_bytes - arena_->stuck_bytes() - leaving_bytes_;
   stats.limit_bytes = limit_bytes_;
   stats.limit_in_force_bytes = limit_in_force();

@@ -180,6 +180,7 @@ ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   directory_.add_chunk(id, chunk.start, addresses_->address_of(chunk.start));
   runs_[run].chunk = id;
   ++chunk_count_;
+  ++lists_[stream]->chunk_count;
   change_free_bytes(chunk, kChunkBytes);
   set_pending(id, !chunk.tickets.empty());
   relist_chunk(id);
@@ -197,6 +198,7 @@ void SharedTiers::end_chunk(ChunkId id) {
   chunk.next = unused_;
   unused_ = id;
   --chunk_count_;
+  --lists_[chunk.owner]->chunk_count;
 }
 
 // Slabs.

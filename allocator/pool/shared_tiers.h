@@ -109,6 +109,10 @@ class SharedTiers {
     return chunk * 2 + (kSizeClasses[code - 1U].slab_units == kUnitsPerHalf ? half : 0);
   }
 
+  /// Of chunks that are the stream's.
+  std::uint64_t chunk_bytes_of(StreamIndex stream) const noexcept {
+    return lists_[stream]->chunk_count * kChunkBytes;
+  }
   std::uint64_t out_bytes() const noexcept { return out_bytes_; }
   std::uint64_t chunk_free_bytes() const noexcept { return chunk_free_bytes_; }
   std::uint64_t chunk_pending_bytes() const noexcept { return chunk_pending_bytes_; }
@@ -126,6 +130,7 @@ class SharedTiers {
     std::array<std::array<SlabId, 4>, kSizeClassCount> slabs{};
     std::array<ChunkId, kUnitsPerChunk + 1> chunks{};
     std::uint64_t rooms = 0;  // bit r: chunks[r] is not empty
+    std::uint64_t chunk_count = 0;
   };
 
   static constexpr std::uint32_t kUnitsPerHalf = kUnitsPerChunk / 2;

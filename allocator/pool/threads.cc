@@ -123,7 +123,7 @@ bool Pool::Impl::has_at_hand(ThreadRecord& record, const internal::StreamState* 
 }
 
 ThreadCache* Pool::Impl::open_cache(ThreadRecord* record, const internal::StreamState* stream) {
-  if (record == nullptr) return nullptr;
+  if (record == nullptr || stream->is_pseudo()) return nullptr;
   ThreadCache* cache = record->find(stream, stream->index());
   if (cache == nullptr) {
     // What is at hand may be dropped now, because its stream has ended.

@@ -41,6 +41,7 @@ bool Pool::Impl::release_stream(StreamRef stream) {
 std::optional<internal::EpochEnd> Pool::Impl::let_go(internal::StreamState* stream,
                                                      const internal::ThreadRecord* record) {
   const StreamIndex index = stream->index();
+  private_pools_.withdraw(*stream);
   end_caches(index, record);
   // Blocks that this stream also uses are freed later: their tickets are taken while it lives.
   for (auto& [pointer, uses] : extra_uses_) {
@@ -97,7 +98,8 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     is_device_reading_old = now - counted_.device_read_time_ns >= internal::kDeviceReadNs;
     has_driver_work = owes_others_ || fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0 ||
                       arena_->stale_pages() > 0 || ahead_.has_value() || idle_pages_due() > 0 ||
-                      forecast_.wanted_units(now) > 0 || missing_reserve_pages() > 0;
+                      forecast_.wanted_units(now) > 0 || missing_reserve_pages() > 0 ||
+                      private_pools_.released_count() > 0;
   }
   // Where another thread is in the driver, the next step reads; this one waits for nobody.
   if (is_device_reading_old && growth_mu_.try_lock()) {
@@ -112,6 +114,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   report.more_to_do = budget.count() <= 0;
   if (report.more_to_do) return report;
   const std::uint64_t end = driver_.now_ns() + static_cast<std::uint64_t>(budget.count());
+  finish_releases();
   unmap_stale(static_cast<std::uint64_t>(budget.count()));
   if (driver_.now_ns() >= end || !growth_mu_.try_lock()) {
     report.more_to_do = true;

@@ -121,20 +121,44 @@ void RunTable::for_each_row(Visit visit) const {
     if (first == 0 || free_at(unit) == 0) return Seams::Is::over;
     // Each row once, from its first seam.
     if (free_before(runs_[first].start) != 0) return Seams::Is::there;
-    std::uint64_t end = unit;
-    while (const RunId after = free_at(end)) end = runs_[after].end();
-    visit(first, end);
+    // In parts, between runs that are pinned.
+    RunId start = first;
+    std::uint64_t end = runs_[first].start;
+    for (RunId id = first; id != 0; id = free_at(end)) {
+      if (is_pinned(id)) {
+        if (start != id) visit(start, end);
+        start = free_at(runs_[id].end());
+      }
+      end = runs_[id].end();
+    }
+    if (start != 0) visit(start, end);
     return Seams::Is::there;
   });
+}
+
+template <class Visit>
+void RunTable::for_each_waiting(std::uint32_t units, Visit visit) const {
+  for_each_pending_index([&](const RunIndex& index) {
+    for (RunId id = index.find_at_least(units); id != 0; id = index.after(id)) {
+      if (!is_pinned(id)) visit(id);
+    }
+  });
+  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody && !is_pinned(end_run_)) {
+    visit(end_run_);
+  }
 }
 
 std::uint64_t RunTable::largest_free_units() const {
   std::uint64_t units = largest_ready_units();
   if (pending_units_ == 0) return units;
-  for_each_pending_index([&](const RunIndex& index) {
-    units = std::max<std::uint64_t>(units, index.longest_units());
-  });
-  if (end_run_ != 0) units = std::max<std::uint64_t>(units, runs_[end_run_].units);
+  if (streams_.has_pseudo()) {
+    for_each_waiting(0, [&](RunId id) { units = std::max<std::uint64_t>(units, runs_[id].units); });
+  } else {
+    for_each_pending_index([&](const RunIndex& index) {
+      units = std::max<std::uint64_t>(units, index.longest_units());
+    });
+    if (end_run_ != 0) units = std::max<std::uint64_t>(units, runs_[end_run_].units);
+  }
   for_each_row(
       [&](RunId first, std::uint64_t end) { units = std::max(units, end - runs_[first].start); });
   return units;
@@ -168,12 +192,7 @@ std::uint64_t RunTable::pages_once_complete() const {
   std::uint64_t pages = empty_pages_;
   if (pending_units_ == 0) return pages;
   const auto pages_of = [this](RunId id) { return count_pages(runs_[id].start, runs_[id].units); };
-  for_each_pending_index([&](const RunIndex& index) {
-    for (RunId id = index.find_at_least(kUnitsPerPage); id != 0; id = index.after(id)) {
-      pages += pages_of(id);
-    }
-  });
-  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) pages += pages_of(end_run_);
+  for_each_waiting(kUnitsPerPage, [&](RunId id) { pages += pages_of(id); });
   // What lies in several runs, and in none of them.
   for_each_row([&](RunId first, std::uint64_t end) {
     const std::uint64_t start = runs_[first].start;

@@ -425,11 +425,12 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   const StreamIndex holder = holder_of(run.tickets);
   RunId before = free_before(run.start);
   RunId after = free_at(run.end());
-  if (before != 0 && runs_[before].holder != holder) {
+  const bool is_apart = holder == kNobody && stays_apart(run.tickets);
+  if (before != 0 && (is_apart || !joins(runs_[before], holder))) {
     seams_.note(run.start);
     before = 0;
   }
-  if (after != 0 && runs_[after].holder != holder) {
+  if (after != 0 && (is_apart || !joins(runs_[after], holder))) {
     seams_.note(run.end());
     after = 0;
   }

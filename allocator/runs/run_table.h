@@ -1,9 +1,10 @@
 // Tier T3: runs of units. Best fit, lowest address on ties, the last run of the arena only where
 // no other is long enough.
 //
-// Free neighbours join at once where the same streams may use them, and pool their tickets. Others
-// stay apart, so that a small piece with unfinished work takes nothing from the ready memory beside
-// it; a stream that may use both is served across the border when no single run is long enough.
+// Free neighbours join at once where the same streams may use them, and pool their tickets; what a
+// private pool pins and nobody may use does not, while it is pinned. Others stay apart, so that a
+// small piece with unfinished work takes nothing from the ready memory beside it; a stream that may
+// use both is served across the border when no single run is long enough.
 //
 //   free units = units of free runs;   a free run is in exactly one index: that of everybody
 //   (all tickets complete), that of the one stream whose work is unfinished, or that of nobody
@@ -158,17 +159,25 @@ class RunTable {
   /// Units in a row that `stream` may use, up to / from `unit`.
   std::uint64_t usable_units_before(std::uint64_t unit, StreamIndex stream) const;
   std::uint64_t usable_units_after(std::uint64_t unit, StreamIndex stream) const;
-  /// The longest free run that everybody may use, and the longest stretch of free runs whoever's.
-  /// Cost of the latter: a step for each stream and for each run in a stretch of several.
+  /// The longest free run that everybody may use, and the longest stretch of free runs whoever's,
+  /// but for what a private pool has, for which nobody can wait. Cost of the latter: a step for
+  /// each stream and for each run in a stretch of several.
   std::uint64_t largest_ready_units() const;
   std::uint64_t largest_free_units() const;
-  /// What empty_pages() would be if all work were complete. Cost: as before, and for each pending
-  /// run of a page or more.
+  /// What empty_pages() would be if all work were complete, but for what a private pool has. Cost:
+  /// as before, and for each pending run of a page or more.
   std::uint64_t pages_once_complete() const;
   /// Whether take() would find something.
   bool can_take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream,
                 Reach reach) const;
 
+  /// Of free runs that `stream` alone may use.
+  std::uint64_t own_bytes(StreamIndex stream) const noexcept {
+    return stream < by_stream_.size() ? by_stream_[stream]->units * kUnitBytes : 0;
+  }
+  /// Whether the pages of free runs that are `stream`'s alone may move: not those of a private
+  /// pool.
+  bool may_move_own(StreamIndex stream) const noexcept { return !streams_.is_pseudo(stream); }
   /// Whether free runs wait for work that is not of `stream` alone.
   bool has_of_others(StreamIndex stream) const noexcept;
   /// Whether they wait for the work of more than one stream.
@@ -231,6 +240,14 @@ class RunTable {
   void settle(RunId id);
   /// Into one of its free neighbours, of which there is at least one, with the run's tickets.
   void join(RunId id, RunId before, RunId after);
+  /// What a private pool and others may still be using waits for both: what it joined would be
+  /// pinned as well, and what joined it never be the private pool's again.
+  bool stays_apart(const TicketSet& tickets) const noexcept {
+    return streams_.has_pseudo() && tickets.is_pinned(streams_);
+  }
+  bool joins(const Run& neighbour, StreamIndex holder) const noexcept {
+    return neighbour.holder == holder && (holder != kNobody || !stays_apart(neighbour.tickets));
+  }
   void look_again(RunId id);
   void part_idle_of(RunId id);
   void set_alone(bool is_alone);
@@ -267,6 +284,9 @@ class RunTable {
   }
   template <class Visit>
   void for_each_pending(Visit visit) const;
+  /// The same for each pending run of `units` or more that nothing pins.
+  template <class Visit>
+  void for_each_waiting(std::uint32_t units, Visit visit) const;
   /// Calls `visit(index)` for each index of pending runs, which lacks that at the end of the arena.
   template <class Visit>
   void for_each_pending_index(Visit visit) const;
@@ -274,6 +294,11 @@ class RunTable {
   /// where the last one ends.
   template <class Visit>
   void for_each_row(Visit visit) const;
+  /// The free run waits for a private pool to end.
+  bool is_pinned(RunId id) const noexcept {
+    return streams_.has_pseudo() && runs_[id].holder != kAnybody &&
+           runs_[id].tickets.is_pinned(streams_);
+  }
   void check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const;
   RunId find_in(const RunIndex& index, std::uint32_t units, std::uint32_t align_units) const;
   /// The first from `id` on in which that many units fit so.

@@ -32,35 +32,74 @@ StreamState* StreamTable::disown(RawStream raw, std::uint64_t id) {
 
 StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   if (StreamState* known = find(id)) return known;
-  if (free_indices_.empty() && slots_.size() >= kMaxStreams) return nullptr;
+  const auto index = find_slot();
+  if (!index.has_value()) return nullptr;
   // The per-thread handle has the same value for every thread's own stream. Of any other handle
   // the former owner is gone: see disown().
   if (raw != per_thread_stream()) {
     GPUPOOL_CHECK(id_by_raw_.emplace(raw, id).second);
   }
+  auto state = make_state(*index, raw, id);
+  slots_[*index]->can_record = true;
+  return by_id_.emplace(id, std::move(state)).first->second.get();
+}
 
-  StreamIndex index;
+std::optional<StreamIndex> StreamTable::find_slot() {
   if (!free_indices_.empty()) {
-    index = free_indices_.back();
+    const StreamIndex index = free_indices_.back();
     free_indices_.pop_back();
-  } else {
-    index = static_cast<StreamIndex>(slots_.size());
-    slots_.push_back(std::make_unique<Slot>());
-    slots_.back()->events.stream = index;
-    // So that release() never needs the heap for the way back.
-    free_indices_.reserve(slots_.size());
+    return index;
   }
+  if (slots_.size() >= kMaxStreams) return std::nullopt;
+  const auto index = static_cast<StreamIndex>(slots_.size());
+  slots_.push_back(std::make_unique<Slot>());
+  slots_.back()->events.stream = index;
+  // So that release() never needs the heap for the way back.
+  free_indices_.reserve(slots_.size());
+  return index;
+}
+
+std::unique_ptr<StreamState> StreamTable::make_state(StreamIndex index, RawStream raw,
+                                                     std::uint64_t id) {
   auto state = std::make_unique<StreamState>();
   state->owner_ = this;
-  state->index_ = index;
+  state->index_ = state->shown_index_ = index;
   state->id_ = id;
   state->raw_ = raw;
   state->thread_ = thread_serial();
-  Slot& slot = *slots_[index];
-  slot.id = id;
-  slot.state = state.get();
-  slot.can_record = true;
-  return by_id_.emplace(id, std::move(state)).first->second.get();
+  slots_[index]->id = id;
+  slots_[index]->state = state.get();
+  return state;
+}
+
+StreamState* StreamTable::adopt_pseudo(const StreamState& stream) {
+  const auto index = find_slot();
+  if (!index.has_value()) return nullptr;
+  pseudo_.push_back(make_state(*index, stream.raw_, stream.id_));
+  StreamState* const state = pseudo_.back().get();
+  state->is_pseudo_ = true;
+  state->shown_index_ = stream.index_;
+  slots_[*index]->can_record = false;
+  slots_[*index]->is_pseudo = true;
+  return state;
+}
+
+void StreamTable::complete_pseudo(StreamState* state) {
+  state->released_.store(true, std::memory_order_release);
+  Slot& slot = *slots_[state->index_];
+  slot.state = nullptr;
+  slot.is_pseudo = false;
+  // Its one epoch, which was never closed.
+  if (slot.open_first_use != 0) {
+    slot.complete = slot.recorded = slot.open++;
+    slot.open_first_use = 0;
+    ++epochs_completed_;
+  }
+  const auto found = std::find_if(pseudo_.begin(), pseudo_.end(),
+                                  [&](const auto& pseudo) { return pseudo.get() == state; });
+  keep_released(std::move(*found));
+  pseudo_.erase(found);
+  retire_if_complete(state->index_);
 }
 
 std::optional<EpochEnd> StreamTable::release(StreamState* state) {
@@ -74,16 +113,20 @@ std::optional<EpochEnd> StreamTable::release(StreamState* state) {
     id_by_raw_.erase(raw);
   }
   const auto found = by_id_.find(state->id_);
-  released_.push_back(std::move(found->second));
+  keep_released(std::move(found->second));
   by_id_.erase(found);
-  if (released_.size() > kReleasedKept) released_.pop_front();
   retire_if_complete(state->index_);
   return last;
 }
 
+void StreamTable::keep_released(std::unique_ptr<StreamState> state) {
+  released_.push_back(std::move(state));
+  if (released_.size() > kReleasedKept) released_.pop_front();
+}
+
 bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {
   for (StreamIndex i = 0; i < slots_.size(); ++i) {
-    if ((fence.groups & Fence::group_of(i)) == 0) continue;
+    if ((fence.groups & group_of(i)) == 0) continue;
     const Slot& slot = *slots_[i];
     const std::uint64_t oldest =
         slot.closed.empty() ? slot.open_first_use : slot.closed.front().first_use;
@@ -156,8 +199,15 @@ void StreamTable::open_all() {
 
 bool StreamTable::has_unfinished() const noexcept {
   return std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
-    return !slot->closed.empty() || slot->open_first_use != 0;
+    return (!slot->closed.empty() || slot->open_first_use != 0) && !slot->is_pseudo;
   });
+}
+
+std::vector<RawStream> StreamTable::handles() const {
+  std::vector<RawStream> handles;
+  for (const auto& [id, state] : by_id_) handles.push_back(state->raw());
+  std::sort(handles.begin(), handles.end());
+  return handles;
 }
 
 void StreamTable::check_invariants() const {

@@ -18,7 +18,17 @@
 //   - only its own thread closes an epoch of a per-thread default stream, since an event that
 //     another thread records for it goes to the wrong stream;
 //   - nothing is recorded for a stream that was released or disowned;
+//   - nothing is recorded for a pseudo-stream, see the note;
 //   - an index is used again only when everything of the old stream is complete.
+//
+// Note [Pseudo-streams]
+// What a private pool serves, to a graph capture or while the program asks for it, is used by work
+// that no event covers: the graph may be launched again at any time, on any stream. So it is freed
+// on a pseudo-stream, which has an index like a stream and no epoch of which is ever complete: by
+// the ticket the memory is reused by the pseudo-stream itself at once, and neither given to anybody
+// else nor moved, unmapped or given back, with no rule of its own for that anywhere. When the
+// program has released the private pool, and all work of the device is complete, so is all of the
+// pseudo-stream (complete_pseudo).
 //
 // Thread safety: under the pool's lock; is_known() and what StreamState says from any thread. Only
 // one thread at a time is between begin_close() and end_close(), or between EpochEvents::poll() and
@@ -49,14 +59,19 @@ class StreamState {
   std::uint64_t id() const noexcept { return id_; }
   RawStream raw() const noexcept { return raw_; }
   bool is_released() const noexcept { return released_.load(std::memory_order_acquire); }
+  bool is_pseudo() const noexcept { return is_pseudo_; }
+  /// Of the stream whose requests a pseudo-stream serves; of any other its own.
+  StreamIndex shown_index() const noexcept { return shown_index_; }
   const void* owner() const noexcept { return owner_; }
 
  private:
   friend class StreamTable;
   const void* owner_ = nullptr;  // the table it belongs to
   StreamIndex index_ = 0;
+  StreamIndex shown_index_ = 0;
   std::uint64_t id_ = 0;
   RawStream raw_ = nullptr;
+  bool is_pseudo_ = false;
   std::atomic<bool> released_ = false;
   std::uint64_t thread_ = 0;  // thread_serial() of a per-thread default stream's
 };
@@ -75,6 +90,17 @@ class StreamTable {
   /// kMaxStreams indices are in use, by streams or by what ended ones left unfinished. Requires:
   /// what disown() gave for it is released.
   StreamState* adopt(RawStream raw, std::uint64_t id);
+  /// A pseudo-stream for requests of `stream`; nullptr as adopt(). Not found by identity or handle.
+  StreamState* adopt_pseudo(const StreamState& stream);
+  /// Ends a pseudo-stream, all of whose work is complete.
+  void complete_pseudo(StreamState* state);
+  bool is_pseudo(StreamIndex stream) const noexcept {
+    return stream < slots_.size() && slots_[stream]->is_pseudo;
+  }
+  bool has_pseudo() const noexcept { return !pseudo_.empty(); }
+  std::uint64_t group_of(StreamIndex stream) const noexcept {
+    return slots_[stream]->is_pseudo ? Fence::kPseudo : Fence::group_of(stream);
+  }
   StreamState* find(std::uint64_t id) const;
   bool is_known(const StreamState* state) const noexcept {
     return state != nullptr && state->owner_ == this && !state->is_released();
@@ -116,7 +142,7 @@ class StreamTable {
   bool is_own_close_due(StreamIndex stream) const noexcept;
   /// Takes a ticket of every stream, so that what is waited for next is all that they were given.
   void open_all();
-  /// True while any stream has an epoch that is not known complete.
+  /// True while any stream has an epoch that is not known complete, and may become so by an event.
   bool has_unfinished() const noexcept;
 
   std::uint64_t id_of(StreamIndex stream) const noexcept {
@@ -131,6 +157,8 @@ class StreamTable {
     const StreamState* const state = slots_[stream]->state;
     return state != nullptr && reinterpret_cast<std::uintptr_t>(state->raw()) <= 1;
   }
+  /// Those that name its streams.
+  std::vector<RawStream> handles() const;
   std::size_t stream_count() const noexcept { return by_id_.size(); }
   std::size_t index_count() const noexcept { return slots_.size(); }
   std::uint64_t epochs_closed() const noexcept { return epochs_closed_; }
@@ -157,17 +185,23 @@ class StreamTable {
     std::uint64_t open_first_use = 0;  // sequence number of the first free in it; 0: none
     StreamState* state = nullptr;      // nullptr once released
     bool can_record = true;            // false once its handle may be another stream's
+    bool is_pseudo = false;            // until all of it is complete
     // Not known complete, oldest first. A ring, since a free must not take memory from the heap.
     FixedRing<ClosedEpoch, kMaxClosedEpochs> closed;
     InFlightEvents events;
   };
 
+  /// A slot that is not in use, or a new one; nothing where there are kMaxStreams.
+  std::optional<StreamIndex> find_slot();
+  std::unique_ptr<StreamState> make_state(StreamIndex index, RawStream raw, std::uint64_t id);
+  void keep_released(std::unique_ptr<StreamState> state);
   void retire_if_complete(StreamIndex stream);
 
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<StreamIndex> free_indices_;
   std::unordered_map<std::uint64_t, std::unique_ptr<StreamState>> by_id_;
   std::unordered_map<RawStream, std::uint64_t> id_by_raw_;
+  std::vector<std::unique_ptr<StreamState>> pseudo_;
   std::deque<std::unique_ptr<StreamState>> released_;
   std::uint64_t sequence_ = 1;
   std::uint64_t epochs_closed_ = 0;

@@ -22,13 +22,15 @@ struct Ticket {
 };
 
 /// All that was unfinished at one moment on some streams. 64 groups of streams stand for the
-/// streams: what is waited for too much is another stream of a group.
+/// streams: what is waited for too much is another stream of a group. Pseudo-streams (see
+/// StreamTable) are a group of their own, since their work counts as unfinished for long.
 struct Fence {
   std::uint64_t sequence = 0;  // of the moment; 0: no fence
   std::uint64_t groups = 0;
 
+  static constexpr std::uint64_t kPseudo = std::uint64_t{1} << 63;
   static constexpr std::uint64_t group_of(StreamIndex stream) noexcept {
-    return std::uint64_t{1} << stream % 64;
+    return std::uint64_t{1} << stream % 63;
   }
 };
 

@@ -39,8 +39,8 @@ void TicketSet::Several::add(Ticket ticket, StreamTable& streams) {
   // The fence covers all that is unfinished now on the streams of the four and the fifth, and what
   // an earlier one covered.
   fence.sequence = streams.make_fence();
-  fence.groups |= Fence::group_of(ticket.stream);
-  for (const Ticket& covered : tickets) fence.groups |= Fence::group_of(covered.stream);
+  fence.groups |= streams.group_of(ticket.stream);
+  for (const Ticket& covered : tickets) fence.groups |= streams.group_of(covered.stream);
   count = 0;
 }
 
@@ -67,6 +67,15 @@ void TicketSet::add_several(const TicketSet& other, StreamTable& streams) {
   all.fence.groups |= others.fence.groups;
   for (std::size_t i = 0; i < others.count; ++i) all.add(others.tickets[i], streams);
   set(all);
+}
+
+bool TicketSet::is_pinned(const StreamTable& streams) const noexcept {
+  if (head_ == 0) return false;
+  const Several all = several();
+  if (has_fence() && (all.fence.groups & Fence::kPseudo) != 0) return true;
+  return std::any_of(all.tickets.begin(),
+                     all.tickets.begin() + static_cast<std::ptrdiff_t>(all.count),
+                     [&](Ticket ticket) { return streams.is_pseudo(ticket.stream); });
 }
 
 void TicketSet::prune_several(const StreamTable& streams) {

@@ -92,6 +92,8 @@ class TicketSet {
   std::size_t count() const noexcept {
     return has_more() ? several().count : static_cast<std::size_t>(head_ != 0);
   }
+  /// Whether pseudo-streams are among what it waits for.
+  bool is_pinned(const StreamTable& streams) const noexcept;
   Ticket operator[](std::size_t i) const noexcept { return several().tickets[i]; }
   bool has_fence() const noexcept { return has_more() && rest_.fence_sequence != 0; }
 

@@ -75,6 +75,7 @@ class MeteredBackend final : public Backend {
   Result<CaptureState> capture_state(RawStream stream) override {
     return inner_.capture_state(stream);
   }
+  Result<std::uint64_t> capture_id(RawStream stream) override { return inner_.capture_id(stream); }
   Result<EventHandle> create_event() override { return inner_.create_event(); }
   Result<void> destroy_event(EventHandle event) override { return inner_.destroy_event(event); }
   Result<void> record_event(EventHandle event, RawStream stream) override {
@@ -87,6 +88,7 @@ class MeteredBackend final : public Backend {
   Result<void> synchronize_event(EventHandle event) override {
     return inner_.synchronize_event(event);
   }
+  Result<void> synchronize_device() override { return inner_.synchronize_device(); }
 
  private:
   template <class Call>

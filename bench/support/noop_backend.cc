@@ -56,8 +56,10 @@ Result<CaptureState> NoopBackend::capture_state(RawStream) { return CaptureState
 Result<EventHandle> NoopBackend::create_event() { return EventHandle{next_id_.fetch_add(1)}; }
 Result<void> NoopBackend::destroy_event(EventHandle) { return {}; }
 Result<void> NoopBackend::record_event(EventHandle, RawStream) { return {}; }
+Result<std::uint64_t> NoopBackend::capture_id(RawStream) { return Error::invalid_argument; }
 Result<bool> NoopBackend::query_event(EventHandle) { return true; }
 Result<void> NoopBackend::wait_event(RawStream, EventHandle) { return {}; }
 Result<void> NoopBackend::synchronize_event(EventHandle) { return {}; }
+Result<void> NoopBackend::synchronize_device() { return {}; }
 
 }  // namespace gpupool::bench

@@ -44,12 +44,14 @@ class NoopBackend final : public Backend {
 
   Result<std::uint64_t> stream_id(RawStream stream) override;
   Result<CaptureState> capture_state(RawStream stream) override;
+  Result<std::uint64_t> capture_id(RawStream stream) override;
   Result<EventHandle> create_event() override;
   Result<void> destroy_event(EventHandle event) override;
   Result<void> record_event(EventHandle event, RawStream stream) override;
   Result<bool> query_event(EventHandle event) override;
   Result<void> wait_event(RawStream stream, EventHandle event) override;
   Result<void> synchronize_event(EventHandle event) override;
+  Result<void> synchronize_device() override;
 
  private:
   static constexpr std::size_t kPageBytes = std::size_t{2} << 20;

@@ -48,10 +48,10 @@ MUTATIONS = (
     Mutation("a fence is always complete", "stream/stream_table.cc",
              "    if (oldest != 0 && oldest <= fence.sequence) return false;\n", ""),
     Mutation("a fence forgets the stream that made it one", "stream/ticket_set.cc",
-             "  fence.groups |= Fence::group_of(ticket.stream);\n", ""),
+             "  fence.groups |= streams.group_of(ticket.stream);\n", ""),
     Mutation("a fence forgets the streams before", "stream/ticket_set.cc",
              "  for (const Ticket& covered : tickets) "
-             "fence.groups |= Fence::group_of(covered.stream);\n", ""),
+             "fence.groups |= streams.group_of(covered.stream);\n", ""),
     Mutation("joining loses whose the neighbour's fence is", "stream/ticket_set.cc",
              "  all.fence.groups |= others.fence.groups;\n", ""),
     Mutation("joining loses the tickets of the one before", "runs/run_table.cc",

@@ -98,13 +98,6 @@ TEST_F(PoolAllocateTest, OtherAlignmentsAreRefused) {
   EXPECT_EQ(misses(MissReason::size), 5u);
 }
 
-TEST_F(PoolAllocateTest, CapturePoolsAreNotThereYet) {
-  AllocationRequest request;
-  request.bytes = 512;
-  request.capture_pool = {1, 0};
-  EXPECT_EQ(pool_->allocate(request, a_).error(), Error::not_supported);
-}
-
 TEST_F(PoolAllocateTest, BlocksOfEveryTierAreDisjointAndTheirOwn) {
   std::set<void*> seen;
   std::vector<std::pair<char*, std::uint64_t>> blocks;

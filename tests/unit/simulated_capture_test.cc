@@ -114,6 +114,61 @@ TEST_F(SimulatedCaptureTest, CapturedWorkIsCheckedAndDoesNotRun) {
   EXPECT_TRUE(device_.unmap(range, kPage));
 }
 
+TEST_F(SimulatedCaptureTest, AGraphTouchesTheAddressesThatWereCaptured) {
+  const DeviceAddress range = device_.reserve_address(kPage, kPage).value();
+  const PhysicalHandle handle = device_.create(kPage).value();
+  ASSERT_TRUE(device_.map(range, kPage, handle));
+  ASSERT_TRUE(device_.set_access(range, kPage));
+  int runs = 0;
+  device_.begin_capture(a_);
+  const std::uint64_t id = device_.capture_id(a_).value();
+  ASSERT_TRUE(device_.record_event(event_, a_));
+  ASSERT_TRUE(device_.wait_event(b_, event_));
+  EXPECT_EQ(device_.capture_id(b_).value(), id);
+  for (const RawStream stream : {a_, b_}) {
+    ASSERT_TRUE(
+        device_.launch(stream, {.address = range, .bytes = 64, .body = [&] { ++runs; }}).ok());
+  }
+  const SimulatedGraph graph = device_.end_capture(a_);
+  EXPECT_FALSE(device_.capture_id(a_));
+  const RawStream c = device_.create_stream();
+  ASSERT_TRUE(device_.launch_graph(graph, c));
+  ASSERT_TRUE(device_.launch_graph(graph, c));
+  device_.complete_all();
+  EXPECT_EQ(runs, 4);
+  EXPECT_EQ(device_.violation_count(), 0u);
+  // Work that nothing orders before it, then a page that is gone, then a graph that is.
+  ASSERT_TRUE(device_.launch(b_, {.address = range, .bytes = 1, .until_completed = true}));
+  EXPECT_FALSE(device_.launch_graph(graph, c));
+  EXPECT_EQ(device_.violation_count(), 1u);
+  device_.complete_all();
+  ASSERT_TRUE(device_.unmap(range, kPage));
+  EXPECT_FALSE(device_.launch_graph(graph, c));
+  EXPECT_EQ(device_.violation_count(), 2u);
+  EXPECT_TRUE(device_.is_idle(c));
+  device_.destroy_graph(graph);
+  EXPECT_EQ(device_.launch_graph(graph, c).error(), Error::invalid_argument);
+  device_.begin_capture(a_);
+  ASSERT_TRUE(device_.record_event(event_, a_));
+  EXPECT_FALSE(device_.query_event(event_));
+  EXPECT_EQ(device_.end_capture(a_).value, 0u);  // it was invalidated
+}
+
+TEST_F(SimulatedCaptureTest, ADeviceIsWaitedForButNotInACapture) {
+  ASSERT_TRUE(device_.launch(a_, {.duration_ns = 1000}));
+  ASSERT_TRUE(device_.launch(b_, {.duration_ns = 5000}));
+  EXPECT_TRUE(device_.synchronize_device());
+  EXPECT_TRUE(device_.is_idle(a_) && device_.is_idle(b_));
+  ASSERT_TRUE(device_.launch(b_, {.until_completed = true}));
+  EXPECT_FALSE(device_.synchronize_device());  // it would be for ever
+  EXPECT_EQ(device_.violation_count(), 0u);
+  device_.complete_all();
+  device_.begin_capture(a_);
+  EXPECT_EQ(device_.synchronize_device().error(), Error::backend_failure);
+  EXPECT_EQ(device_.violation_count(), 1u);
+  EXPECT_EQ(state(a_), CaptureState::invalidated);
+}
+
 TEST_F(SimulatedCaptureTest, RefusesToFreeWhatACaptureUses) {
   const DeviceAddress plain = device_.allocate(512).value();
   device_.begin_capture(a_);

@@ -106,6 +106,9 @@ class Backend {
   /// For per_thread_stream() it differs from thread to thread.
   virtual Result<std::uint64_t> stream_id(RawStream stream) = 0;
   virtual Result<CaptureState> capture_state(RawStream stream) = 0;
+  /// Which capture a stream is part of, by a number that no other capture of the process has or
+  /// had. Requires: its state is `active`; an error else.
+  virtual Result<std::uint64_t> capture_id(RawStream stream) = 0;
   virtual Result<EventHandle> create_event() = 0;
   virtual Result<void> destroy_event(EventHandle event) = 0;
   /// Marks the work given to `stream` so far. For per_thread_stream(): the calling thread's.
@@ -116,6 +119,9 @@ class Backend {
   virtual Result<void> wait_event(RawStream stream, EventHandle event) = 0;
   /// Blocks the calling thread until `event` is complete.
   virtual Result<void> synchronize_event(EventHandle event) = 0;
+  /// Blocks the calling thread until all that any stream of the device was given is complete.
+  /// Requires: no stream of the device is being captured, since that would end the capture.
+  virtual Result<void> synchronize_device() = 0;
 };
 
 }  // namespace gpupool

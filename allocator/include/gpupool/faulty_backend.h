@@ -33,8 +33,10 @@ enum class BackendCall : std::uint8_t {
   query_event,
   wait_event,
   synchronize_event,
+  capture_id,
+  synchronize_device,
 };
-inline constexpr std::size_t kBackendCallCount = 18;
+inline constexpr std::size_t kBackendCallCount = 20;
 
 const char* to_string(BackendCall call) noexcept;
 
@@ -76,12 +78,14 @@ class FaultyBackend final : public Backend {
   Result<void> deallocate(DeviceAddress address) override;
   Result<std::uint64_t> stream_id(RawStream stream) override;
   Result<CaptureState> capture_state(RawStream stream) override;
+  Result<std::uint64_t> capture_id(RawStream stream) override;
   Result<EventHandle> create_event() override;
   Result<void> destroy_event(EventHandle event) override;
   Result<void> record_event(EventHandle event, RawStream stream) override;
   Result<bool> query_event(EventHandle event) override;
   Result<void> wait_event(RawStream stream, EventHandle event) override;
   Result<void> synchronize_event(EventHandle event) override;
+  Result<void> synchronize_device() override;
 
  private:
   class Plan;

@@ -47,7 +47,7 @@ enum class AllocationClass : std::uint8_t {
   contiguous,  // one driver allocation: for NCCL, RDMA and IPC, which refuse VMM memory
 };
 
-/// Names the private pool of a graph capture, as PyTorch's MempoolId_t; {0, 0}: none.
+/// Names a private pool, as PyTorch's MempoolId_t; {0, 0}: none.
 struct CapturePoolId {
   std::uint64_t first = 0;
   std::uint64_t second = 0;
@@ -55,6 +55,14 @@ struct CapturePoolId {
     return a.first == b.first && a.second == b.second;
   }
 };
+
+/// Private pools of this first number are made by the pool itself, for captures that nobody
+/// announced; they can be released, and not begun.
+inline constexpr std::uint64_t kUnannounced = ~std::uint64_t{0};
+/// The private pool of such a capture, by the number that cudaStreamGetCaptureInfo has for it.
+inline constexpr CapturePoolId unannounced_capture(std::uint64_t capture) noexcept {
+  return {kUnannounced, capture};
+}
 
 inline constexpr std::size_t kDefaultAlignment = 512;
 inline constexpr std::size_t kMaxAlignment = std::size_t{2} << 20;
@@ -66,7 +74,7 @@ struct AllocationRequest {
   std::size_t alignment = kDefaultAlignment;
   Tag tag = kCurrentTag;
   AllocationClass allocation_class = AllocationClass::normal;
-  /// Not supported yet unless {0, 0}.
+  /// The private pool that serves it, begun or not; {0, 0}: as the stream says.
   CapturePoolId capture_pool;
 };
 
@@ -185,6 +193,32 @@ class Pool {
   /// has freed by now may be reused by `destination`. For now it only closes the source's epoch, so
   /// that the completion of its work is known sooner; false where that cannot be done.
   bool note_dependency(StreamRef source, StreamRef destination);
+
+  // Graph capture. What a graph uses has to stay where it is, mapped and nobody else's, until the
+  // graph is gone: so it comes from a private pool, which may grow during the capture. What is
+  // freed there is reused at once by requests of the same stream to the same private pool, and by
+  // nobody else; a graph that is launched again finds its memory as it left it. A capture that was
+  // not announced in any of these ways gets a private pool of its own, see unannounced_capture():
+  // its memory stays pinned until that is released, or the pool ends.
+  /// From now on requests on streams for which `takes` gives true are served from the private pool
+  /// `id`, made where there is none. Idempotent; of several the one that was begun last counts.
+  /// `takes` is called under no lock of ours, on the thread that allocates or frees, and must not
+  /// throw. Meanwhile every call takes the pool's lock. Errors: {0, 0}, kUnannounced, an empty
+  /// function.
+  Result<void, Status> begin_allocate_to_pool(CapturePoolId id,
+                                              std::function<bool(RawStream)> takes);
+  /// Its memory stays; what was served is freed as ever. Idempotent, and valid without a begin.
+  Result<void, Status> end_allocate_to_pool(CapturePoolId id);
+  /// The graphs (or the MemPool) that use the private pool are gone, and will not be launched
+  /// again. Memory that is free in it goes back to everybody once all work of the device is
+  /// complete, for which maintain(), trim() and requests that would be refused wait, as soon as no
+  /// capture is known; live blocks go back as they are freed. Idempotent; the id may be begun anew
+  /// at once.
+  Result<void, Status> release_pool(CapturePoolId id);
+  /// The same for the owner of a StreamRef: announces that a capture of the stream begins, of which
+  /// the pool is not told otherwise, and that it has ended. Both idempotent.
+  Result<void, Status> begin_capture(StreamRef stream, CapturePoolId id);
+  Result<void, Status> end_capture(StreamRef stream);
 
   // Questions.
   /// The requested size of a live block; nothing for any other address.

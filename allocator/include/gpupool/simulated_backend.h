@@ -58,6 +58,11 @@ struct SimulatedWork {
   std::function<void()> body;
 };
 
+/// What a capture has recorded, to be launched again and again. 0: none.
+struct SimulatedGraph {
+  std::uint64_t value = 0;
+};
+
 class SimulatedBackend final : public Backend {
  public:
   explicit SimulatedBackend(SimulatedDeviceOptions options = {});
@@ -80,7 +85,14 @@ class SimulatedBackend final : public Backend {
   /// True when nothing of what was given to `stream` is left.
   bool is_idle(RawStream stream) const;
   void begin_capture(RawStream stream);
-  void end_capture(RawStream stream);
+  /// The graph that the stream's capture has recorded; none where there was no capture, or it was
+  /// invalidated.
+  SimulatedGraph end_capture(RawStream stream);
+  /// Gives all work of the graph, at the addresses that were captured and in the order in which it
+  /// was, to `stream`; checked as any other work, before any of it is given.
+  Result<void> launch_graph(SimulatedGraph graph, RawStream stream);
+  /// What was launched goes on.
+  void destroy_graph(SimulatedGraph graph);
 
   /// virtual_time only: the calls between the two are those of another, virtual thread, which goes
   /// on beside the caller. They take their time on that thread's own clock, which begins at the
@@ -117,12 +129,16 @@ class SimulatedBackend final : public Backend {
   Result<void> deallocate(DeviceAddress address) override;
   Result<std::uint64_t> stream_id(RawStream stream) override;
   Result<CaptureState> capture_state(RawStream stream) override;
+  Result<std::uint64_t> capture_id(RawStream stream) override;
   Result<EventHandle> create_event() override;
   Result<void> destroy_event(EventHandle event) override;
   Result<void> record_event(EventHandle event, RawStream stream) override;
   Result<bool> query_event(EventHandle event) override;
   Result<void> wait_event(RawStream stream, EventHandle event) override;
   Result<void> synchronize_event(EventHandle event) override;
+  /// Lets timed work end. An error where other work is left, which ends only when a test says so:
+  /// a card would wait for it, perhaps for ever.
+  Result<void> synchronize_device() override;
 
  private:
   class Device;

@@ -10,7 +10,10 @@
 //   held     = what the device counts as taken through this pool's backend
 //   waste    rounding and slab tails;   cached: in threads' caches in front of the shared tiers, or
 //            on its way between them;
-//   pending  in the shared tiers, with work that is not known to be complete;   free: the rest
+//   pending  in the shared tiers, with work that is not known to be complete, or of a private pool,
+//            which may be launched again;   free: the rest
+//   pinned   what private pools hold, live or pending: their chunks as a whole, their runs, their
+//            fallbacks. What waits for ordinary work as well counts once that is known complete
 //   released, trimmed   see ReleaseReason and TrimReason
 //   driver_calls  every create, map, set-access, unmap, release, cudaMalloc, cudaFree, any thread
 //   largest_free_block   the largest request that would be served now without the driver
@@ -18,7 +21,8 @@
 //   fragmentation_ratio  1 - largest_satisfiable / (limit in force - live - waste - pending -
 //                        cached), 0 where that is under 1 % of the limit; of the limit in force
 //                        what is beyond held in whole pages
-// Both "largest" are for a stream that has freed nothing, with pending and cached as occupied.
+// Both "largest" are for a stream that has freed nothing, with pending and cached as occupied, and
+// so what is pinned.
 // "Known" means as of the last completion seen: Pool::maintain looks.
 //
 // Units: bytes and nanoseconds. Counters only rise while the pool lives.
@@ -38,7 +42,7 @@ namespace gpupool {
 enum class MissReason : std::uint8_t {
   size,        // invalid, overflows, or alone larger than the limit
   budget,      // the limit or the device is full, even if all pending work were done
-  pending,     // would have been served if pending work were done
+  pending,     // would have been served if pending work were done; what is pinned never is
   fragmented,  // enough bytes were free, no run of them was long enough
   cold,        // the pool grew
 };
@@ -191,7 +195,7 @@ struct StatsV1 {
   std::uint64_t free_bytes = 0;
   std::uint64_t fallback_bytes = 0;     // of held, in blocks outside the arena
   std::uint64_t mapped_free_bytes = 0;  // of free, what is mapped
-  std::uint64_t pinned_bytes = 0;       // held for captures
+  std::uint64_t pinned_bytes = 0;       // by private pools, live or pending
   std::uint64_t metadata_bytes = 0;     // host memory of the pool's own tables, resident bound
 
   // Limits and the device.
