@@ -1,4 +1,4 @@
-# Install rules: two libraries as components of one package, the program, and what surrounds them.
+# Install rules: three libraries as components of one package, the program, and what surrounds them.
 #   PREFIX/include/gpupool, lib/, lib/cmake/gpupool, bin/gpupool, share/gpupool/...
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -17,6 +17,9 @@ function(gpupool_install_component target component)
 endfunction()
 
 gpupool_install_component(gpupool_allocator allocator)
+if(TARGET gpupool_config)
+  gpupool_install_component(gpupool_config config)
+endif()
 if(GPUPOOL_EXPORTER)
   gpupool_install_component(gpupool_exporter exporter)
 endif()
@@ -33,7 +36,7 @@ install(FILES ${PROJECT_BINARY_DIR}/gpupool-config.cmake
 
 if(BUILD_SHARED_LIBS)
   # What is installed finds its libraries wherever the prefix is.
-  foreach(target gpupool_allocator gpupool_exporter gpupool)
+  foreach(target gpupool_allocator gpupool_config gpupool_exporter gpupool)
     if(TARGET ${target})
       set_target_properties(${target} PROPERTIES
                             INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

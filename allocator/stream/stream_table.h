@@ -148,6 +148,10 @@ class StreamTable {
   std::uint64_t id_of(StreamIndex stream) const noexcept {
     return stream < slots_.size() ? slots_[stream]->id : 0;
   }
+  /// The stream that has this index now; nullptr where it has ended.
+  StreamState* find_state(StreamIndex stream) const noexcept {
+    return stream < slots_.size() ? slots_[stream]->state : nullptr;
+  }
   /// Whether the index is that of the legacy default stream.
   bool is_default(StreamIndex stream) const noexcept {
     const StreamState* const state = slots_[stream]->state;

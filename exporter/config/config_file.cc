@@ -50,4 +50,9 @@ Result<Config, std::vector<ConfigError>> load_config_file(const std::string& pat
   return parse_config(text.value());
 }
 
+OnConfigError find_on_config_error_in_file(const std::string& path) {
+  const auto text = read_file(path);
+  return text.ok() ? find_on_config_error(text.value()) : OnConfigError::stop;
+}
+
 }  // namespace gpupool

@@ -7,9 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include "exporter/config/choice.h"
 #include "exporter/config/error_list.h"
 #include "exporter/config/scalars.h"
 #include "exporter/config/section.h"
+#include "exporter/config/torch_section.h"
 #include "exporter/config/yaml_document.h"
 #include "gpupool/exporter/config.h"
 
@@ -21,29 +23,6 @@ constexpr int kMaxPort = std::numeric_limits<std::uint16_t>::max();
 constexpr std::uint64_t kMaxPortCount = 1024;
 // Bytes without a tag are shown under this name.
 constexpr std::string_view kUntaggedName = "untagged";
-
-template <class Enum>
-struct Choice {
-  Enum value;
-  bool is_available = true;
-};
-
-template <class Enum>
-Read<Enum> read_choice(const YamlNode& node, std::initializer_list<Choice<Enum>> choices) {
-  std::string allowed;
-  for (const Choice<Enum>& choice : choices) {
-    if (choice.is_available)
-      allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(choice.value));
-  }
-  const auto text = read_text(node);
-  if (!text.ok()) return Refusal{text.error().text + " of " + allowed};
-  for (const Choice<Enum>& choice : choices) {
-    if (text.value() != to_string(choice.value)) continue;
-    if (choice.is_available) return choice.value;
-    return refusal(text.value(), "not available yet", allowed);
-  }
-  return refusal(text.value(), "unknown", allowed);
-}
 
 /// Reads each item of a list of at most `limit` by `read_item`; the same value twice is an error.
 template <class T, class ReadItem>
@@ -214,6 +193,7 @@ void read_config(const YamlNode& root, Config& config, ErrorList& errors) {
       {"pool", [&](Value v) { read_pool(v, config.pool, errors); }},
       {"exporter", [&](Value v) { read_exporter(v, config.exporter, errors); }},
       {"alerts", [&](Value v) { read_alerts(v, config.pool.runtime.thresholds, errors); }},
+      {"torch", [&](Value v) { read_torch(v, config.torch, errors); }},
       {"tags",
        [&](Value v) {
          read_list(section, v, kMaxTags, "up to 32 names", config.pool.tags, read_tag);

@@ -108,6 +108,11 @@ std::string describe(const Config& config) {
       {"alerts.required_block_bytes", runtime.thresholds.required_block_bytes == 0
                                           ? "not declared"
                                           : bytes_text(runtime.thresholds.required_block_bytes)},
+      {"torch.on_config_error", to_string(config.torch.on_config_error)},
+      {"torch.device", to_string(config.torch.device)},
+      {"torch.default_stream", to_string(config.torch.default_stream)},
+      {"torch.maintain_every", or_never(config.torch.maintain_every_ns,
+                                        internal::format_duration(config.torch.maintain_every_ns))},
       {"tags", join(pool.tags)},
   };
   std::size_t width = 0;

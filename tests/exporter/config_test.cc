@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
     Keys, ConfigRefusalTest,
     testing::Values(
         Refused{"version: 1\nplool: {}\n", 2, "plool",
-                "unknown key; allowed are version, pool, exporter, alerts, tags"},
+                "unknown key; allowed are version, pool, exporter, alerts, torch, tags"},
         Refused{"alerts:\n  largest_fre_block_alert: 0.5\n", 2, "alerts.largest_fre_block_alert",
                 "allowed are fragmentation_ratio, required_block_bytes"},
         Refused{"pool:\n  slack: 5%\n  name: a\n  slack: 1%\n", 4, "pool.slack",
@@ -421,7 +421,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 25u);
+  EXPECT_EQ(columns.size(), 29u);
   EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
       << text;

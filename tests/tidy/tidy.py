@@ -21,12 +21,12 @@ import cpp_text  # noqa: E402  (found beside this file)
 
 # Lower rungs first; rungs of the same number are siblings.
 RUNGS = {"base": 0, "backend": 1, "stream": 2, "arena": 3, "runs": 4, "buddy": 4, "size_class": 4,
-         "cache": 5, "record": 5, "pool": 6}
+         "cache": 5, "record": 5, "pool": 6, "c_api": 7}
 # A sibling may be used through this header of it alone.
 INTERFACE_HEADERS = {"runs/run_table.h", "buddy/chunk.h", "size_class/slab.h"}
 PUBLIC_HEADERS = ("allocator/include", "exporter/include")
 SYSTEM_HEADERS = re.compile(
-    r"(?:[a-z_]+|sys/\w+\.h|linux/\w+\.h|(?:unistd|dlfcn|fcntl|pthread|sched|signal|immintrin)\.h)$")
+    r"(?:[a-z_]+|sys/\w+\.h|linux/\w+\.h|(?:std(?:def|int)|unistd|dlfcn|fcntl|pthread|sched|signal|immintrin)\.h)$")
 CUDA_HEADERS = re.compile(r"(?:cuda|cu|nv|driver_types|vector_types)\w*(?:\.h|/.*)?$")
 MAY_INCLUDE_CUDA = re.compile(
     r"allocator/backend/cuda_\w+\.(?:cc|h)$|allocator/include/gpupool/memory_resource\.h$")
@@ -138,7 +138,8 @@ def _ladder_problem(tree, path, rung, kind, name):
 def public_only(tree):
     """Whatever is not the allocator knows it by its public headers alone."""
     own = {"exporter": ("exporter/",), "tools": ("tools/", "exporter/", "bench/baselines/"),
-           "bench/baselines": ("bench/baselines/",), "examples": ()}
+           "bench/baselines": ("bench/baselines/",), "integrations": ("integrations/",),
+           "examples": ()}
     for folder, prefixes in own.items():
         for path in tree.under(folder):
             for line, kind, name in cpp_text.includes(tree.text(path)):
@@ -324,7 +325,7 @@ def _orphan_folder(tree, path):
 
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)[^)]*\)")
 _FILE_NAME = re.compile(
-    r"`((?:allocator|exporter|tools|tests|bench|examples|configs|dashboards|docker|docs|cmake|scripts)"
+    r"`((?:allocator|exporter|tools|integrations|tests|bench|examples|configs|dashboards|docker|docs|cmake|scripts)"
     r"/[\w./-]*[\w/])`")
 
 

@@ -37,6 +37,8 @@ inline constexpr Tag kCurrentTag{0xfe};
 
 /// The calling thread's tag, kUntagged outside every TagScope.
 Tag current_tag() noexcept;
+/// Sets it until the next call, and gives what it was: for callers whose scopes are no C++ blocks.
+Tag exchange_current_tag(Tag tag) noexcept;
 
 /// Sets the calling thread's tag until the end of the scope; scopes nest.
 class TagScope {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpupool/c_handle.h"
 #include "gpupool/options.h"
 #include "gpupool/size_text.h"
 #include "gpupool/status.h"
@@ -36,9 +37,31 @@ struct ExporterOptions {
   bool public_page = false;
 };
 
+/// What becomes of a PyTorch job whose configuration is wrong.
+enum class OnConfigError : std::uint8_t {
+  stop,     // it does not begin (default): a typing mistake never becomes a default
+  defaults  // it runs with the defaults, after a line that says so
+};
+const char* to_string(OnConfigError value) noexcept;
+
+enum class TorchDevice : std::uint8_t { cuda, simulated };
+const char* to_string(TorchDevice value) noexcept;
+
+/// Read by the PyTorch plug-in alone (integrations/torch).
+struct TorchOptions {
+  OnConfigError on_config_error = OnConfigError::stop;
+  /// simulated: for tests of the plug-in itself, where there is no card.
+  TorchDevice device = TorchDevice::cuda;
+  /// What the stream handle 0 means. PyTorch's own builds mean the legacy default stream.
+  DefaultStream default_stream = DefaultStream::legacy;
+  /// How often the plug-in's thread calls Pool::maintain; 0: it has none.
+  std::uint64_t maintain_every_ns = 10'000'000;
+};
+
 struct Config {
   PoolOptions pool;
   ExporterOptions exporter;
+  TorchOptions torch;
 };
 
 struct ConfigError {
@@ -53,6 +76,12 @@ struct ConfigError {
 /// Reads `path`; errors name what could not be read or understood.
 Result<Config, std::vector<ConfigError>> load_config_file(const std::string& path);
 Result<Config, std::vector<ConfigError>> parse_config(std::string_view yaml);
+
+/// torch.on_config_error of a file that is wrong elsewhere, and so may be no YAML: the first line
+/// that sets it, `stop` where none does.
+OnConfigError find_on_config_error(std::string_view yaml) noexcept;
+/// The same for what load_config_file() could not load.
+OnConfigError find_on_config_error_in_file(const std::string& path);
 
 /// Every setting in force, one a line with its unit: what `gpupool check-config` prints.
 std::string describe(const Config& config);

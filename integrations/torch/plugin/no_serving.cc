@@ -1,0 +1,10 @@
+// For a build without the exporter.
+#include "integrations/torch/plugin/serving.h"
+
+namespace gpupool::torch {
+
+Result<std::string, Status> serve(Pool& /*pool*/, const ExporterOptions& /*options*/) {
+  return Status{Error::not_supported, "this library was built without the exporter"};
+}
+
+}  // namespace gpupool::torch

@@ -1,0 +1,1 @@
+"""gpupool for Python. What there is is in gpupool.torch: the pool as PyTorch's allocator."""
