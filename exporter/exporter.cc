@@ -24,7 +24,8 @@ internal::Sources sources_of(const Pool& pool) {
         {.stats = stats, .device = pool.device(), .pool = pool.name(), .tags = pool.tag_names()});
   };
   return {.collect = [collector = PoolCollector(pool)] { return collector.Collect(); },
-          .stats_json = stats_json};
+          .stats_json = stats_json,
+          .last_failure_json = [&pool] { return pool.last_failure().json() + "\n"; }};
 }
 
 }  // namespace

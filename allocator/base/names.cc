@@ -1,4 +1,5 @@
 // The names of the public enums, as logs and metric labels show them.
+#include "gpupool/failure_report.h"
 #include "gpupool/observer.h"
 #include "gpupool/options.h"
 #include "gpupool/pool.h"
@@ -96,6 +97,29 @@ const char* to_string(Misuse value) noexcept {
     case Misuse::wrong_size: return "wrong_size";
     case Misuse::unknown_stream: return "unknown_stream";
     case Misuse::leak: return "leak";
+  }
+  return "unknown";
+}
+
+const char* to_string(LadderRung value) noexcept {
+  switch (value) {
+    case LadderRung::caches: return "caches";
+    case LadderRung::events: return "events";
+    case LadderRung::other_streams: return "other_streams";
+    case LadderRung::recycle: return "recycle";
+    case LadderRung::grow: return "grow";
+    case LadderRung::trim: return "trim";
+    case LadderRung::wait: return "wait";
+    case LadderRung::callback: return "callback";
+  }
+  return "unknown";
+}
+
+const char* to_string(LimitKind value) noexcept {
+  switch (value) {
+    case LimitKind::capacity_bytes: return "capacity_bytes";
+    case LimitKind::capacity_fraction: return "capacity_fraction";
+    case LimitKind::device: return "device";
   }
   return "unknown";
 }

@@ -53,6 +53,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
                                           std::optional<CaptureState> capture) {
   const internal::Placement placement = place(stream, capture, request.capture_pool);
   Shape shape;
+  LadderLog log;
   {
     MutexLock lock(mu_);
     ++shared_requests_;
@@ -61,9 +62,10 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
     if (!placement.is_same_stream || !streams_.is_known(stream)) {
       return refuse_stream(request, stream);
     }
-    if (const auto fault = find_fault(request)) return fail(request, MissReason::size, *fault);
+    if (const auto fault = find_fault(request))
+      return fail(request, MissReason::size, *fault, stream);
     stream = serving_stream(placement, stream);
-    if (stream == nullptr) return fail(request, MissReason::size, Error::backend_failure);
+    if (stream == nullptr) return fail(request, MissReason::size, Error::backend_failure, nullptr);
 
     shape = internal::shape_of(request.bytes, request.alignment);
     if (request.allocation_class == AllocationClass::normal) {
@@ -79,10 +81,11 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
         }
       }
       if (!block.exists()) {
-        block = take_after_reclaim(request, shape, stream, record);
+        block = take_after_reclaim(request, shape, stream, record, log);
         if (block.is_run()) tier = Tier::run;
       }
       if (block.exists()) {
+        if (log.has_any()) log.add_to(counted_, true);
         // A block of the cache counts as a hit there by not being counted here.
         if (tier != Tier::cache) {
           counters_of(record).shared_hits[static_cast<std::size_t>(tier)].add(1);
@@ -96,7 +99,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
     }
   }
   const std::uint64_t start = steady_clock().now_ns();
-  auto result = allocate_slowly(request, shape, stream, record);
+  auto result = allocate_slowly(request, shape, stream, record, log);
   MutexLock lock(mu_);
   count_duration(counted_.allocation_duration[kTierCount], steady_clock().now_ns() - start);
   return result;
@@ -105,7 +108,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
 Error Pool::Impl::refuse_stream(const AllocationRequest& request,
                                 const internal::StreamState* stream) {
   const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
-  const Error error = fail(request, MissReason::size, Error::invalid_argument);
+  const Error error = fail(request, MissReason::size, Error::invalid_argument, stream);
   MutexUnlock unlock(mu_);
   report_misuse(misuse);
   return error;
@@ -117,7 +120,7 @@ Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStre
   internal::StreamState* stream = find_or_adopt(raw, &capture);
   if (stream == nullptr) {
     MutexLock lock(mu_);
-    return fail(request, MissReason::size, Error::backend_failure);
+    return fail(request, MissReason::size, Error::backend_failure, nullptr);
   }
   // A graph replays what it captured: what caches have, others may get in between.
   if (internal::is_captured(capture)) {
@@ -164,7 +167,8 @@ bool Pool::Impl::has_nothing_to_reclaim(const internal::ThreadRecord& record,
 Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& request,
                                                     const Shape& shape,
                                                     const internal::StreamState* stream,
-                                                    internal::ThreadRecord* record) {
+                                                    internal::ThreadRecord* record,
+                                                    LadderLog& log) {
   // What T0 may keep may be taken from the end instead. Without that a few sizes by turns, where
   // only the end is free, would empty the caches each time. Not where another thread may be in the
   // driver for long.
@@ -172,7 +176,7 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
                           !growth_mu_.is_held() && can_grow(shape, stream->index());
   bool has_looked = false;
   if (!may_extend) {
-    const BlockRef block = reclaim(shape, stream, record, has_looked);
+    const BlockRef block = reclaim(shape, stream, record, has_looked, log);
     if (block.exists()) {
       const std::uint64_t limit =
           depots_[stream->index()]->demand().worth_bytes() / internal::kUnitBytes;
@@ -183,7 +187,7 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
   BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
   if (!block.exists() && !has_looked) {
     // All that is left is growing, which takes longer than the other's look mostly does.
-    pause_to_complete_work(Patience::brief);
+    pause_to_complete_work(Patience::brief, &log);
     block = take_shared(shape, stream, internal::Reach::everywhere);
   }
   if (block.exists() || shape.tier == Tier::run) return block;
@@ -196,7 +200,8 @@ Pool::Impl::BlockRef Pool::Impl::take_after_reclaim(const AllocationRequest& req
 }
 
 Pool::Impl::BlockRef Pool::Impl::reclaim(const Shape& shape, const internal::StreamState* stream,
-                                         internal::ThreadRecord* record, bool& has_looked) {
+                                         internal::ThreadRecord* record, bool& has_looked,
+                                         LadderLog& log) {
   // Before more of the arena's end is taken, whether it is backed already or not: so a second
   // pass over the same requests places them as the first did, and needs no more than that held.
   // Cheapest first: the asking thread's own runs need neither a claim nor, for their own stream,
@@ -206,29 +211,33 @@ Pool::Impl::BlockRef Pool::Impl::reclaim(const Shape& shape, const internal::Str
     ++counted_.retries;
     return take_shared(shape, stream, internal::Reach::before_end);
   };
-  while (flush_nearest_runs(record, index, shape.units_needed()) > 0) {
+  while (const std::uint64_t bytes = flush_nearest_runs(record, index, shape.units_needed())) {
+    log.note(LadderRung::caches, bytes);
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   const std::uint64_t moved = flush_own_runs(record) + flush_depots();
+  log.note(LadderRung::caches, moved);
   // Completions tell this stream nothing new of its own memory. Where another thread is at it, and
   // may be stuck in the driver, this one goes on without.
   const std::optional<std::uint64_t> completed =
       tiers_.runs().has_of_others(index) || shape.tier != Tier::run
-          ? pause_to_complete_work(Patience::none)
+          ? pause_to_complete_work(Patience::none, &log)
           : 0;
   has_looked = completed.has_value();
   if (completed.value_or(0) > 0 || moved > 0) {
     if (const BlockRef block = retry(); block.exists()) return block;
   }
   // Small blocks keep chunks from being whole; they are given back last, since they are few bytes.
-  if (flush_own(record) > 0) {
+  if (const std::uint64_t bytes = flush_own(record); bytes > 0) {
+    log.note(LadderRung::caches, bytes);
     if (const BlockRef block = retry(); block.exists()) return block;
   }
-  if (!can_grow(shape, index) && drain_all() > 0) {
-    pause_to_complete_work(Patience::none);
-    return retry();
-  }
-  return {};
+  if (can_grow(shape, index)) return {};
+  const std::uint64_t drained = drain_all();
+  log.note(LadderRung::caches, drained);
+  if (drained == 0) return {};
+  pause_to_complete_work(Patience::none, &log);
+  return retry();
 }
 
 Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape,
@@ -273,45 +282,6 @@ void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request,
   if (recorder_ != nullptr) [[unlikely]]
     recorder_->note_allocation(address, request.bytes, trace_stream(stream.shown_index()));
   return address;
-}
-
-Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Error error) {
-  ++counted_.requests_by_size[internal::size_bucket(request.bytes)];
-  ++counted_.misses;
-  ++counted_.failures;
-  ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
-  ++counted_.failures_by_reason[static_cast<std::size_t>(reason)];
-
-  if (recorder_ != nullptr) recorder_->note_failure(request.bytes);
-
-  FailureReport& report = last_failure_;
-  report.happened = true;
-  report.error = error;
-  report.reason = reason;
-  report.is_address_space_used_up = false;
-  report.time_ns = clock_.now_ns();
-  report.requested_bytes = request.bytes;
-  report.limit_bytes = limit_bytes_;
-  report.held_bytes = held_bytes();
-  const internal::CounterTotals totals = caches_.totals();
-  StatsV1 bytes;
-  fill_counts(bytes, totals);
-  fill_bytes(bytes, totals);
-  report.live_requested_bytes = bytes.live_requested_bytes;
-  report.waste_bytes = bytes.waste_bytes;
-  report.cached_bytes = bytes.cached_bytes;
-  report.pending_bytes = bytes.pending_bytes;
-  report.free_bytes = bytes.free_bytes;
-  report.largest_free_block_bytes = tiers_.runs().largest_ready_units() * internal::kUnitBytes;
-  report.largest_satisfiable_bytes = largest_satisfiable();
-  report.device_free_bytes = counted_.device_free_bytes;
-  report.device_total_bytes = counted_.device_total_bytes;
-  emit({.kind = SlowPathEventKind::failure,
-        .bytes = request.bytes,
-        .failed = true,
-        .error = error,
-        .miss_reason = reason});
-  return error;
 }
 
 }  // namespace gpupool

@@ -29,10 +29,19 @@ std::optional<std::uint64_t> Pool::Impl::complete_work(Patience patience) {
   return completed;
 }
 
-std::optional<std::uint64_t> Pool::Impl::pause_to_complete_work(Patience patience) {
+std::optional<std::uint64_t> Pool::Impl::pause_to_complete_work(Patience patience, LadderLog* log) {
+  if (log != nullptr) log->note_try(LadderRung::events);
   if (!streams_.has_unfinished()) return 0;
-  MutexUnlock unlock(mu_);
-  return complete_work(patience);
+  const std::uint64_t pending = pending_bytes();
+  std::optional<std::uint64_t> completed;
+  {
+    MutexUnlock unlock(mu_);
+    completed = complete_work(patience);
+  }
+  if (log != nullptr && completed.value_or(0) > 0) {
+    log->note_gain(LadderRung::events, pending - std::min(pending, pending_bytes()));
+  }
+  return completed;
 }
 
 std::uint64_t Pool::Impl::look_for_completed() {

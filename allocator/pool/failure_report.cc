@@ -1,8 +1,11 @@
-#include <cmath>
-#include <string>
+// The report of a request that failed, for a person.
+#include "gpupool/failure_report.h"
 
-#include "gpupool/pool.h"
-#include "gpupool/size_text.h"
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <string>
 
 namespace gpupool {
 namespace {
@@ -36,19 +39,131 @@ const char* explanation(MissReason reason, Error error) {
   return "unknown";
 }
 
+/// In the largest unit in which it is 1 or more.
+std::string human_time(std::uint64_t ns) {
+  static constexpr std::array<const char*, 4> kUnits = {"ns", "us", "ms", "s"};
+  auto value = static_cast<double>(ns);
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  std::array<char, 48> text;
+  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text.data();
+}
+
+std::string limit_name(const FailureReport& report) {
+  if (report.limit_kind == LimitKind::device) {
+    return "the device has no more; capacity " + human(report.limit_bytes);
+  }
+  if (report.limit_kind == LimitKind::capacity_bytes) return "capacity";
+  std::array<char, 64> text;
+  std::snprintf(text.data(), text.size(), "capacity: %.6g of what the device had free",
+                report.capacity_fraction);
+  return text.data();
+}
+
+/// Who asked too much, and how much would have been right.
+std::string verdict(const FailureReport& report) {
+  std::string text =
+      std::string(to_string(report.error)) + ": " + human(report.requested_bytes) + " requested";
+  if (report.reason != MissReason::size || report.error == Error::limit_exceeded) {
+    text += ", at most " + human(report.largest_satisfiable_bytes) + " would have worked";
+  }
+  text += std::string("; reason ") + to_string(report.reason) + " (" +
+          explanation(report.reason, report.error) + ")";
+  if (report.is_address_space_used_up) text += "; the address space has no room for it";
+  return text;
+}
+
+std::string tried(const FailureReport& report) {
+  std::string text;
+  for (std::size_t i = 0; i < kLadderRungCount; ++i) {
+    if (!report.rungs[i].was_tried) continue;
+    text += (text.empty() ? "" : ", ") + std::string(to_string(static_cast<LadderRung>(i))) + " " +
+            human(report.rungs[i].gave_bytes);
+    const auto rung = static_cast<LadderRung>(i);
+    if (rung == LadderRung::wait) text += " in " + human_time(report.waited_ns);
+    if (rung == LadderRung::callback) text += ", retries " + std::to_string(report.retries);
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+std::string tags(const FailureReport& report) {
+  constexpr std::size_t kShown = 6;
+  std::string text;
+  std::uint64_t rest = 0;
+  for (std::size_t i = 0; i < report.live_by_tag.size(); ++i) {
+    const TagBytes& tag = report.live_by_tag[i];
+    if (i >= kShown) {
+      rest += tag.bytes;
+    } else {
+      text += (text.empty() ? "" : ", ") + tag.tag + " " + human(tag.bytes);
+    }
+  }
+  return rest > 0 ? text + ", others " + human(rest) : text;
+}
+
+std::string streams(const FailureReport& report) {
+  std::string text;
+  for (const PendingOfStream& pending : report.pending_streams) {
+    text += (text.empty() ? "stream " : ", ") + std::to_string(pending.stream_id) + ": " +
+            human(pending.bytes) + (pending.is_awaited ? "" : " (no event can tell when)");
+  }
+  if (report.pending_elsewhere_bytes == 0) return text;
+  return text + (text.empty() ? "" : ", ") +
+         "several or others: " + human(report.pending_elsewhere_bytes);
+}
+
+/// A row: what, how much, right-aligned, and a remark.
+std::string row(const char* name, const std::string& amount, const std::string& remark) {
+  std::array<char, 64> start;
+  std::snprintf(start.data(), start.size(), "\n  %-9s %12s", name, amount.c_str());
+  return start.data() + (remark.empty() ? std::string() : "  " + remark);
+}
+
+std::string misses(const FailureReport& report) {
+  constexpr std::size_t kShown = 6;
+  std::string text;
+  const std::size_t count = std::min(kShown, report.last_misses.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const MissRecord& miss = report.last_misses[i];
+    const std::uint64_t age = report.time_ns - std::min(report.time_ns, miss.time_ns);
+    text += row(i == 0 ? "misses" : "", human(miss.bytes),
+                human_time(age) + " ago, stream " + std::to_string(miss.stream_id) + ", " +
+                    to_string(miss.reason) + (miss.failed ? ", failed" : ""));
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string FailureReport::headline() const {
+  if (!happened) return "no request has failed";
+  std::string text = verdict(*this) + "; limit " + human(limit_in_force_bytes) + " (" +
+                     limit_name(*this) + "), held " + human(held_bytes) + " = live " +
+                     human(live_requested_bytes) + " + waste " + human(waste_bytes) + " + cached " +
+                     human(cached_bytes) + " + pending " + human(pending_bytes) + " + free " +
+                     human(free_bytes) + "; largest free block " + human(largest_free_block_bytes) +
+                     "; device free " + human(device_free_bytes) + " of " +
+                     human(device_total_bytes);
+  if (waited_ns > 0) text += "; waited " + human_time(waited_ns);
+  return text;
+}
 
 std::string FailureReport::text() const {
   if (!happened) return "no request has failed";
-  return std::string(to_string(error)) + ": " + human(requested_bytes) + " requested, reason " +
-         to_string(reason) + " (" + explanation(reason, error) + "); limit " + human(limit_bytes) +
-         ", held " + human(held_bytes) + " = live " + human(live_requested_bytes) + " + waste " +
-         human(waste_bytes) + " + cached " + human(cached_bytes) + " + pending " +
-         human(pending_bytes) + " + free " + human(free_bytes) + "; largest free block " +
-         human(largest_free_block_bytes) + ", largest request that would have worked " +
-         human(largest_satisfiable_bytes) + "; device free " + human(device_free_bytes) + " of " +
-         human(device_total_bytes) +
-         (is_address_space_used_up ? "; the address space has no room for it" : "");
+  std::string asked = "alignment " + human(requested_alignment);
+  if (is_contiguous) asked += ", contiguous";
+  if (stream_id != 0) asked += ", stream " + std::to_string(stream_id);
+  if (!tag.empty()) asked += ", tag " + tag;
+  return verdict(*this) + row("request", human(requested_bytes), asked) +
+         row("limit", human(limit_in_force_bytes), limit_name(*this)) +
+         row("held", human(held_bytes), "pool " + pool + ", of which") +
+         row("  live", human(live_requested_bytes), tags(*this)) +
+         row("  waste", human(waste_bytes), "") + row("  cached", human(cached_bytes), "") +
+         row("  pending", human(pending_bytes), streams(*this)) +
+         row("  free", human(free_bytes), "largest piece " + human(largest_free_block_bytes)) +
+         row("device", human(device_total_bytes), human(device_free_bytes) + " of it free") +
+         "\n  tried     " + tried(*this) + misses(*this);
 }
 
 }  // namespace gpupool

@@ -24,89 +24,30 @@ constexpr std::uint64_t kDoubtedPages = 16;
 
 }  // namespace
 
-Result<void*> Pool::Impl::allocate_slowly(const AllocationRequest& request, const Shape& shape,
-                                          internal::StreamState* stream,
-                                          internal::ThreadRecord* record) {
-  const std::uint64_t wait_start = driver_.now_ns();
-  const auto count_wait = [&] {
-    MutexLock lock(mu_);
-    counted_.driver_wait_ns += driver_.now_ns() - wait_start;
-  };
-  const auto epochs_completed = [&] {
-    MutexLock lock(mu_);
-    return streams_.epochs_completed();
-  };
-  // What other threads gave back while this one was with the driver.
-  const auto fits_by_now = [&] {
-    MutexLock lock(mu_);
-    return !stream->is_released() && find_fit(request.bytes, stream->index()) == Fit::now;
-  };
-  std::uint64_t completed_before = 0;
-  Result<void*> result = Error::out_of_memory;
-  {
-    MutexLock growth(growth_mu_);
-    completed_before = epochs_completed();
-    result = allocate_with_driver(request, shape, stream, record);
-  }
-  if (result.ok()) {
-    count_wait();
-    return result;
-  }
-  // What was freed is out of reach, and fallbacks are held, until their work is known complete; and
-  // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
-  // must not hold up who can be served by growth. Nor were caches waited for whose owners the
-  // scheduler had stopped inside.
-  const bool has_drained = drain_patiently() > 0;
-  complete_work(Patience::full);
-  const bool has_ended = finish_releases() > 0;
-  MutexLock growth(growth_mu_);
-  if (free_complete_fallbacks() + retry_stuck() > 0 || has_drained || has_ended ||
-      epochs_completed() != completed_before || fits_by_now()) {
-    result = allocate_with_driver(request, shape, stream, record);
-  }
-  count_wait();
-  if (result.ok()) return result;
-  if (stream->is_released()) {
-    MutexLock lock(mu_);
-    return refuse_stream(request, stream);
-  }
-  // What follows is for the report, which is to say how things are now.
-  refresh_device_memory();
-  MutexLock lock(mu_);
-  const bool is_normal = request.allocation_class == AllocationClass::normal;
-  const bool has_addresses =
-      !is_normal || arena_->can_extend() || plan_for(shape, internal::kAnybody, false);
-  MissReason reason = MissReason::budget;
-  if (is_normal) reason = has_addresses ? reason_of_refusal(shape) : MissReason::fragmented;
-  const Error error = fail(request, reason, result.error());
-  last_failure_.is_address_space_used_up = !has_addresses;
-  return error;
-}
-
 Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request, const Shape& shape,
                                                internal::StreamState* stream,
-                                               internal::ThreadRecord* record) {
+                                               internal::ThreadRecord* record, LadderLog& log) {
   if (stream->is_released()) return Error::invalid_argument;
   wait_for_maintenance();
   if (request.allocation_class == AllocationClass::contiguous) {
-    return allocate_fallback(request, stream, record, FallbackReason::contiguous);
+    return allocate_fallback(request, stream, record, FallbackReason::contiguous, log);
   }
-  const GrowthOutcome outcome = allocate_by_growth(request, shape, stream, record);
+  const GrowthOutcome outcome = allocate_by_growth(request, shape, stream, record, log);
   if (outcome.pointer != nullptr) return outcome.pointer;
   if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
     MutexLock lock(mu_);
     const BlockRef block = take_as_run(shape, stream);
     if (block.exists()) {
-      count_miss(request, outcome.reason);
+      count_miss(request, outcome.reason, stream, log);
       return hand_out(block, request, *stream, record);
     }
   }
   if (outcome.is_line_used_up) {
-    return allocate_fallback(request, stream, record, FallbackReason::address_space);
+    return allocate_fallback(request, stream, record, FallbackReason::address_space, log);
   }
   if (outcome.error != Error::out_of_memory) {
-    return allocate_fallback(request, stream, record, FallbackReason::arena_failed);
+    return allocate_fallback(request, stream, record, FallbackReason::arena_failed, log);
   }
   return outcome.error;
 }
@@ -123,13 +64,13 @@ void Pool::Impl::wait_for_maintenance() {
 
 GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, const Shape& shape,
                                              internal::StreamState* stream,
-                                             internal::ThreadRecord* record) {
+                                             internal::ThreadRecord* record, LadderLog& log) {
   GrowthOutcome outcome;
   // Takes the block if it is there, for a request that has waited, and so is no hit any more.
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
     const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
     if (!block.exists()) return false;
-    count_miss(request, outcome.reason);
+    count_miss(request, outcome.reason, stream, log);
     outcome.pointer = hand_out(block, request, *stream, record);
     return true;
   };
@@ -141,11 +82,11 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
   }
   // What only waits for somebody to look is empty as well.
   if (may_be_idle) {
-    complete_work(Patience::brief);
     MutexLock lock(mu_);
+    pause_to_complete_work(Patience::brief, &log);
     tiers_.runs().part_idle();
   }
-  GrowthRound round;
+  GrowthRound round(log);
   do {
     PageSupply supply;
     {
@@ -153,6 +94,8 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
       if (round.number == 0) outcome.reason = reason_of_miss(shape);
       // Whoever held the growth lock before may have grown for us.
       if (take()) return outcome;
+      if (recycler_->moves_pages(options_.runtime)) log.note_try(LadderRung::recycle);
+      log.note_try(LadderRung::grow);
       const auto plan = plan_for(shape, stream->index(), round.may_extend);
       outcome.is_line_used_up = !plan.has_value();
       if (plan.has_value()) supply = find_pages(*plan, shape, round, stream->index());
@@ -177,6 +120,10 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
     MutexLock lock(mu_);
     leaving_bytes_ -= supply.moved_pages * kPageBytes;
     add_pages(supply);
+    if (supply.moved_pages > 0) {
+      log.note_gain(LadderRung::recycle, supply.moved_pages * kPageBytes);
+    }
+    if (supply.new_pages > 0) log.note_gain(LadderRung::grow, supply.new_pages * kPageBytes);
     const bool is_taken = take();
     note_held();
     if (is_taken) return outcome;
@@ -189,13 +136,16 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
 
 Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
                                             internal::StreamState* stream,
-                                            internal::ThreadRecord* record, FallbackReason reason) {
+                                            internal::ThreadRecord* record, FallbackReason reason,
+                                            LadderLog& log) {
   // Room to begin at a boundary where the driver promises less than is asked for.
   const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
   const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
-  if (!make_room(bytes)) return Error::out_of_memory;
+  if (!make_room(bytes, log)) return Error::out_of_memory;
+  log.note_try(LadderRung::grow);
   const auto allocation = driver_.allocate(bytes);
   if (!allocation.ok()) return allocation.error();
+  log.note_gain(LadderRung::grow, bytes);
   MutexLock lock(mu_);
   const DeviceAddress address =
       internal::round_up(allocation.value(), std::max<std::uint64_t>(request.alignment, 1));
@@ -217,7 +167,7 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
     recorder_->note_allocation(pointer, request.bytes, trace_stream(stream->shown_index()));
   }
   counted_.device_free_bytes -= std::min(counted_.device_free_bytes, bytes);
-  count_miss(request, MissReason::cold);
+  count_miss(request, MissReason::cold, stream, log);
   ++counted_.fallbacks;
   ++counted_.fallbacks_by_reason[static_cast<std::size_t>(reason)];
   note_held();
@@ -278,12 +228,6 @@ MissReason Pool::Impl::reason_of_refusal(const Shape& shape) const {
   if (can_grow(shape, internal::kAnybody)) return MissReason::budget;
   return fits_once_complete(shape.units_needed(), internal::kAnybody) ? MissReason::pending
                                                                       : MissReason::fragmented;
-}
-
-void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason) {
-  ++counted_.misses;
-  ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
-  emit({.kind = SlowPathEventKind::miss, .bytes = request.bytes, .miss_reason = reason});
 }
 
 void Pool::Impl::note_held() {

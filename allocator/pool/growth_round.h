@@ -7,6 +7,7 @@
 
 #include "gpupool/stats.h"
 #include "gpupool/status.h"
+#include "pool/ladder.h"
 
 namespace gpupool::internal {
 
@@ -30,6 +31,9 @@ enum class Rung : std::uint8_t {
 struct GrowthRound {
   static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
+  explicit GrowthRound(LadderLog& ladder_log) noexcept : log(ladder_log) {}
+
+  LadderLog& log;
   int number = 0;
   Rung rung = Rung::look;
   bool may_extend = true;

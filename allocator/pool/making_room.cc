@@ -24,11 +24,11 @@ bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply&
                        GrowthRound& round) {
   {
     MutexLock lock(mu_);
-    if (options_.runtime.recycling == Recycling::off) return false;
+    if (!exchanges_pages()) return false;
   }
   if (round.rung == Rung::look) {
     round.rung = Rung::drain;
-    find_empty();
+    find_empty(round.log);
     return true;
   }
   std::uint64_t bound = limit_bytes_;
@@ -49,34 +49,34 @@ bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply&
     if (!is_contiguous) {
       // The fewer are held the better, also where others have to be held for it.
       exchange(missing.new_pages * kPageBytes, std::min(bound, held), options_.reserve_bytes,
-               TrimReason::recycle);
+               TrimReason::recycle, round.log);
     } else if (pages.has_value()) {
-      exchange(missing.new_pages * kPageBytes, bound, 0, TrimReason::out_of_memory);
+      exchange(missing.new_pages * kPageBytes, bound, 0, TrimReason::out_of_memory, round.log);
     }
     return !is_contiguous || pages.has_value();
   }
   if (round.rung == Rung::exchange || !pages.has_value()) return false;
   round.rung = Rung::exchange;
-  return exchange(*pages * kPageBytes, bound, 0, TrimReason::out_of_memory);
+  return exchange(*pages * kPageBytes, bound, 0, TrimReason::out_of_memory, round.log);
 }
 
-bool Pool::Impl::make_room(std::uint64_t bytes) {
+bool Pool::Impl::make_room(std::uint64_t bytes, LadderLog& log) {
   {
     MutexLock lock(mu_);
     if (held_bytes() + bytes <= limit_bytes_) return true;
     if (bytes > limit_bytes_) return false;
   }
-  find_empty();
-  return exchange(bytes, limit_bytes_, options_.reserve_bytes, TrimReason::out_of_memory);
+  find_empty(log);
+  return exchange(bytes, limit_bytes_, options_.reserve_bytes, TrimReason::out_of_memory, log);
 }
 
-void Pool::Impl::find_empty() {
+void Pool::Impl::find_empty(LadderLog& log) {
   {
     MutexLock lock(mu_);
     // Empty pages are of no use to a block that cannot be in them.
-    drain_all();
+    log.note(LadderRung::caches, drain_all());
     // Whoever waits for another thread in full does it without the growth lock.
-    pause_to_complete_work(Patience::brief);
+    pause_to_complete_work(Patience::brief, &log);
     tiers_.runs().part_idle();
   }
   // A stale address in the way may be why no window is better.
@@ -84,7 +84,8 @@ void Pool::Impl::find_empty() {
 }
 
 bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve,
-                          TrimReason reason) {
+                          TrimReason reason, LadderLog& log) {
+  log.note_try(LadderRung::trim);
   std::vector<internal::RunId> leaving;
   {
     MutexLock lock(mu_);
@@ -101,6 +102,7 @@ bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_
     }
   }
   const std::uint64_t released = give_back(leaving);
+  log.note(LadderRung::trim, released);
   MutexLock lock(mu_);
   if (released > 0) count_trim(released, reason);
   return held_bytes() + bytes <= bound;

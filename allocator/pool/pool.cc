@@ -76,6 +76,9 @@ Result<void, Status> Pool::Impl::find_fault(const RuntimeOptions& options) {
   if (!(ratio >= 0.0 && ratio <= 1.0)) {
     return invalid("thresholds.fragmentation_ratio: from 0 to 1");
   }
+  if (options.out_of_memory.wait_ns > kMaxOutOfMemoryWaitNs) {
+    return invalid("out_of_memory.wait_ns: up to an hour");
+  }
   return find_trim_fault(options.trim);
 }
 

@@ -16,6 +16,7 @@
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
 #include "pool/growth_round.h"
+#include "pool/ladder.h"
 #include "pool/private_serving.h"
 #include "pool/shape.h"
 
@@ -63,6 +64,13 @@ class Pool::Impl : private internal::PrivateServing {
   using BlockRef = internal::BlockRef;
   using Shape = internal::Shape;
   using StreamIndex = internal::StreamIndex;
+  using StreamState = internal::StreamState;
+  using ThreadRecord = internal::ThreadRecord;
+  using LadderLog = internal::LadderLog;
+  using ThreadCache = internal::ThreadCache;
+  using PageSupply = internal::PageSupply;
+  using GrowthRound = internal::GrowthRound;
+  using RunId = internal::RunId;
   using TicketSet = internal::TicketSet;
   using ExtraUse = internal::ExtraUse;
 
@@ -86,40 +94,37 @@ class Pool::Impl : private internal::PrivateServing {
   Outcome take_run_at_hand(const internal::HotSlot& hot, std::size_t bytes, Tag tag, void*& out);
   Outcome put_small_at_hand(const internal::HotSlot& hot, std::uint64_t unit, std::uint32_t entry,
                             std::uint64_t granule, std::size_t bytes);
-  Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, internal::RunId id,
+  Outcome put_run_at_hand(const internal::HotSlot& hot, std::uint64_t unit, RunId id,
                           std::size_t bytes);
-  Result<void*> allocate_large(std::size_t bytes, internal::StreamState* stream);
-  Result<void*> allocate_plain_cold(std::size_t bytes, internal::StreamState* stream);
+  Result<void*> allocate_large(std::size_t bytes, StreamState* stream);
+  Result<void*> allocate_plain_cold(std::size_t bytes, StreamState* stream);
   Result<void*> allocate_noted(void* block, std::size_t bytes);
   void note_allocation(std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
-  bool deallocate(void* pointer, std::size_t bytes, internal::StreamState* stream);
-  bool deallocate_large(void* pointer, internal::StreamState* stream, std::uint64_t granule);
-  bool deallocate_large_sized(void* pointer, std::size_t bytes, internal::StreamState* stream,
+  bool deallocate(void* pointer, std::size_t bytes, StreamState* stream);
+  bool deallocate_large(void* pointer, StreamState* stream, std::uint64_t granule);
+  bool deallocate_large_sized(void* pointer, std::size_t bytes, StreamState* stream,
                               std::uint64_t granule);
-  bool finish_free(Outcome outcome, void* pointer, std::size_t bytes,
-                   internal::StreamState* stream);
+  bool finish_free(Outcome outcome, void* pointer, std::size_t bytes, StreamState* stream);
   /// nullptr, false: go on as if there were no cache.
   void* take_thoroughly(std::size_t bytes, Tag tag, bool is_timed) GPUPOOL_EXCLUDES(mu_);
   bool put_thoroughly(void* pointer, std::size_t bytes) GPUPOOL_EXCLUDES(mu_);
 
   // hand_out.h
   internal::BlockWord tagged(internal::BlockWord word, Tag tag, std::size_t bytes,
-                             internal::ThreadRecord& record) const;
-  void* make_small_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
+                             ThreadRecord& record) const;
+  void* make_small_live(const internal::HotSlot& hot, const ThreadCache& cache,
                         internal::BlockRecord* records, std::uint32_t code, std::uint32_t bin,
                         std::size_t bytes, Tag tag);
-  void* make_run_live(const internal::HotSlot& hot, const internal::ThreadCache& cache,
-                      internal::RunId id, std::size_t bytes, Tag tag);
+  void* make_run_live(const internal::HotSlot& hot, const ThreadCache& cache, RunId id,
+                      std::size_t bytes, Tag tag);
 
   // miss.cc: what the cache at hand does not have
-  Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
-  Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
-  std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
-      GPUPOOL_REQUIRES(mu_);
+  Result<void*> miss_small(std::size_t bytes, StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  Result<void*> miss_run(std::size_t bytes, StreamState* stream) GPUPOOL_EXCLUDES(mu_);
+  std::uint32_t take_small_shared(ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   /// No cache has the run. May let go of the lock, to look for what is complete.
-  void note_run_miss(internal::ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
-  internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
-      GPUPOOL_REQUIRES(mu_);
+  void note_run_miss(ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
+  RunId take_run_shared(ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
 
   /// The granule of the arena's first range that begins at `address`; beyond range_granules_ where
   /// none does. An address below the base or inside a granule turns into a huge number.
@@ -145,182 +150,179 @@ class Pool::Impl : private internal::PrivateServing {
   // allocate.cc
   /// Beyond any device, and safe to round and to count in units of 4 KiB.
   static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
-  Result<void*> allocate_shared(const AllocationRequest& request, internal::StreamState* stream,
-                                internal::ThreadRecord* record, bool is_timed,
+  Result<void*> allocate_shared(const AllocationRequest& request, StreamState* stream,
+                                ThreadRecord* record, bool is_timed,
                                 std::optional<CaptureState> capture);
   std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
-  BlockRef take_shared(const Shape& shape, const internal::StreamState* stream,
-                       internal::Reach reach) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_shared(const Shape& shape, const StreamState* stream, internal::Reach reach)
+      GPUPOOL_REQUIRES(mu_);
   /// Whether take_after_reclaim() would only take from the arena's end.
-  bool has_nothing_to_reclaim(const internal::ThreadRecord& record, StreamIndex stream) const
+  bool has_nothing_to_reclaim(const ThreadRecord& record, StreamIndex stream) const
       GPUPOOL_REQUIRES(mu_);
   BlockRef take_after_reclaim(const AllocationRequest& request, const Shape& shape,
-                              const internal::StreamState* stream, internal::ThreadRecord* record)
+                              const StreamState* stream, ThreadRecord* record, LadderLog& log)
       GPUPOOL_REQUIRES(mu_);
   /// Gives back what caches hold and completed work has set free, until the block is there before
   /// the arena's end. `has_looked`: at what is complete, as far as that was of use.
-  BlockRef reclaim(const Shape& shape, const internal::StreamState* stream,
-                   internal::ThreadRecord* record, bool& has_looked) GPUPOOL_REQUIRES(mu_);
-  void* hand_out(BlockRef block, const AllocationRequest& request,
-                 const internal::StreamState& stream, internal::ThreadRecord* record)
-      GPUPOOL_REQUIRES(mu_);
-  /// Counts, reports without the lock, and refuses.
-  Error refuse_stream(const AllocationRequest& request, const internal::StreamState* stream)
-      GPUPOOL_REQUIRES(mu_);
-  Error fail(const AllocationRequest& request, MissReason reason, Error error)
+  BlockRef reclaim(const Shape& shape, const StreamState* stream, ThreadRecord* record,
+                   bool& has_looked, LadderLog& log) GPUPOOL_REQUIRES(mu_);
+  void* hand_out(BlockRef block, const AllocationRequest& request, const StreamState& stream,
+                 ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  Error refuse_stream(const AllocationRequest& request, const StreamState* stream)
       GPUPOOL_REQUIRES(mu_);
 
   // threads.cc
   /// The calling thread's record; nullptr where it gets none.
-  internal::ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);
-  internal::ThreadRecord* find_own_record() const;
+  ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);
+  ThreadRecord* find_own_record() const;
   /// Counts go here for threads without a record.
-  internal::ThreadCounters& counters_of(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  internal::ThreadCounters& counters_of(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// Whether the hot slot has the thread's cache for the stream, perhaps only now.
-  bool has_at_hand(internal::ThreadRecord& record, const internal::StreamState* stream);
+  bool has_at_hand(ThreadRecord& record, const StreamState* stream);
   /// The thread's cache for the stream where it has one, at hand from now on.
-  internal::ThreadCache* switch_to(internal::ThreadRecord& record,
-                                   const internal::StreamState* stream);
-  internal::ThreadCache* open_cache(internal::ThreadRecord* record,
-                                    const internal::StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  ThreadCache* switch_to(ThreadRecord& record, const StreamState* stream);
+  ThreadCache* open_cache(ThreadRecord* record, const StreamState* stream) GPUPOOL_REQUIRES(mu_);
   static void on_thread_exit(void* impl, void* record);
-  void end_thread(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
-  void end_own_stream(const internal::ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  void end_thread(ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
+  void end_own_stream(const ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
   /// Threads that end are of no interest any more, for the pool's end.
   void forget_threads() GPUPOOL_EXCLUDES(mu_);
 
   // caching.cc
   /// A run that its holder has given back and that the cache at hand has no room for.
-  bool finish_run_free(internal::RunId id) GPUPOOL_EXCLUDES(mu_);
+  bool finish_run_free(RunId id) GPUPOOL_EXCLUDES(mu_);
   /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
   /// Requires: the cache is of that stream.
-  bool note_own_free(const internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  bool note_own_free(const ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// A block that its holder has given back and that the cache at hand had no room for.
   void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
   /// A block that is left over, of a stream that has ended since it was taken.
-  void put_after_end(const internal::ThreadCache& cache, BlockRef block) GPUPOOL_REQUIRES(mu_);
-  void put_cached(internal::ThreadCache* cache, BlockRef block, StreamIndex stream)
-      GPUPOOL_REQUIRES(mu_);
-  void put_small(internal::ThreadCache& cache, std::uint32_t bin, std::uint32_t code)
-      GPUPOOL_REQUIRES(mu_);
-  void put_run(internal::ThreadCache& cache, internal::RunId id, std::uint32_t units)
-      GPUPOOL_REQUIRES(mu_);
-  BlockRef take_cached(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
-  BlockRef take_handed_over(internal::ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
+  void put_after_end(const ThreadCache& cache, BlockRef block) GPUPOOL_REQUIRES(mu_);
+  void put_cached(ThreadCache* cache, BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  void put_small(ThreadCache& cache, std::uint32_t bin, std::uint32_t code) GPUPOOL_REQUIRES(mu_);
+  void put_run(ThreadCache& cache, RunId id, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_cached(ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
+  BlockRef take_handed_over(ThreadCache& cache, const Shape& shape) GPUPOOL_REQUIRES(mu_);
   /// After a miss: more blocks of the same kind, where they cost nothing.
-  void refill(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
-  void set_run_limit(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t run_limit_of(const internal::ThreadCache& cache) const noexcept {
+  void refill(ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
+  void set_run_limit(ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t run_limit_of(const ThreadCache& cache) const noexcept {
     return std::min(run_share_bytes_.get(), cache.depot->demand().worth_bytes());
   }
   /// Gives the tiers what the cache has beyond what it is worth.
-  void shrink_to_worth(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
-  void add_run_cache(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  void shrink_to_worth(ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  void add_run_cache(ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   void update_run_share() GPUPOOL_REQUIRES(mu_);
 
   // hand_over.cc: each by the owner, inside its claim or under mu_
   /// Hands over the chain that take_chain() would take. False: nothing has changed.
-  bool hand_over_small(internal::ThreadCache& cache, std::uint32_t bin);
+  bool hand_over_small(ThreadCache& cache, std::uint32_t bin);
   /// The batch is still to be cut off its cache where it was handed over.
-  bool hand_over_runs(internal::ThreadCache& cache, const internal::RunBatch& batch);
+  bool hand_over_runs(ThreadCache& cache, const internal::RunBatch& batch);
   /// Takes back what depots may have and do not; returns how much that is.
   std::uint64_t collect_idle_quota() GPUPOOL_REQUIRES(mu_);
   /// A run that its holder has given back: whether the cache has it, after half of what was there
   /// has gone on. Enters the claim.
-  bool put_run_handing_over(internal::ThreadCache& cache, internal::RunId id) GPUPOOL_EXCLUDES(mu_);
-  internal::RunBatch take_batch(internal::ThreadCache& cache, std::uint32_t units,
-                                std::uint32_t most);
+  bool put_run_handing_over(ThreadCache& cache, RunId id) GPUPOOL_EXCLUDES(mu_);
+  internal::RunBatch take_batch(ThreadCache& cache, std::uint32_t units, std::uint32_t most);
   /// As much of a batch as the cache has room for.
-  internal::RunId take_run_quickly(internal::ThreadCache& cache, std::uint32_t units);
+  RunId take_run_quickly(ThreadCache& cache, std::uint32_t units);
   /// A whole batch; what the cache has no room for goes to the tiers.
-  internal::RunId take_handed_over_run(internal::ThreadCache& cache, std::uint32_t units)
-      GPUPOOL_REQUIRES(mu_);
+  RunId take_handed_over_run(ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
   // The same of a chain of small blocks, but that it is the whole chain or nothing.
-  std::uint32_t take_small_quickly(internal::ThreadCache& cache, std::uint32_t bin);
-  std::uint32_t take_handed_over_small(internal::ThreadCache& cache, std::uint32_t bin)
-      GPUPOOL_REQUIRES(mu_);
+  std::uint32_t take_small_quickly(ThreadCache& cache, std::uint32_t bin);
+  std::uint32_t take_handed_over_small(ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
 
   // draining.cc
   // Each flush gives blocks to the shared tiers and returns their bytes.
   std::uint64_t flush(internal::Chain chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(const internal::RunChain& chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Out of the cache unused, for somebody or something else.
-  std::uint64_t let_go(const internal::RunChain& chain, internal::ThreadCache& cache)
-      GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_runs(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t let_go(const internal::RunChain& chain, ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_runs(ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// The size nearest to `units` in the thread's cache of the stream.
-  std::uint64_t flush_nearest_runs(internal::ThreadRecord* record, StreamIndex stream,
-                                   std::uint32_t units) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_own_runs(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_bin(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_nearest_runs(ThreadRecord* record, StreamIndex stream, std::uint32_t units)
+      GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_own_runs(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_bin(ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush(ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   // Who was stopped inside his cache or a depot's lock is passed over, or waited for: `must`.
   std::uint64_t flush_depot(StreamIndex stream, bool must) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
   /// Whether any depot has anything.
   bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t depot_bytes() const noexcept;  // perhaps more than there are; 0: there are none
-  std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_own(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// The caches of all threads but `record`'s that `is_meant`.
   template <class F, class G>
-  std::uint64_t for_claimed(const internal::ThreadRecord* record, bool must, F is_meant, G visit)
+  std::uint64_t for_claimed(const ThreadRecord* record, bool must, F is_meant, G visit)
       GPUPOOL_REQUIRES(mu_);
-  std::uint64_t flush_others(const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  std::uint64_t flush_others(const ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);  // until nobody was passed over
   /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
-  void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  void end_caches(StreamIndex stream, const ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
 
   // peaks.cc
   /// A shard's live bytes have moved by a step.
-  void note_step(internal::ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
-  void note_step_locked(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  void note_step(ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
+  void note_step_locked(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// Notes the most that was requested at once since the last look, as far as the shards tell;
   /// gives what is live now.
   std::uint64_t fold_peaks() GPUPOOL_REQUIRES(mu_);
-  void arm(internal::ThreadRecord& record) GPUPOOL_REQUIRES(mu_);
+  void arm(ThreadRecord& record) GPUPOOL_REQUIRES(mu_);
   void arm_all() GPUPOOL_REQUIRES(mu_);
   void rearm_all() GPUPOOL_REQUIRES(mu_);
 
-  // growth.cc
+  // failing.cc
+  Error fail(const AllocationRequest& request, MissReason reason, Error error,
+             const StreamState* stream) GPUPOOL_REQUIRES(mu_);
+  Error fail(const FailureReport& report) GPUPOOL_REQUIRES(mu_);
+  FailureReport report_of(const AllocationRequest& request, MissReason reason, Error error,
+                          const StreamState* stream, const LadderLog& log) GPUPOOL_REQUIRES(mu_);
+  void count_miss(const AllocationRequest& request, MissReason reason, const StreamState* stream,
+                  const LadderLog& log) GPUPOOL_REQUIRES(mu_);
+
+  // ladder.cc: see Note [The ladder]
+  class Ladder;
   Result<void*> allocate_slowly(const AllocationRequest& request, const Shape& shape,
-                                internal::StreamState* stream, internal::ThreadRecord* record)
+                                StreamState* stream, ThreadRecord* record, LadderLog& log)
       GPUPOOL_EXCLUDES(mu_);
+
+  // growth.cc
   /// A small block as a run of its own, where no chunk is to be had.
-  BlockRef take_as_run(const Shape& shape, const internal::StreamState* stream)
-      GPUPOOL_REQUIRES(mu_);
+  BlockRef take_as_run(const Shape& shape, const StreamState* stream) GPUPOOL_REQUIRES(mu_);
   Result<void*> allocate_with_driver(const AllocationRequest& request, const Shape& shape,
-                                     internal::StreamState* stream, internal::ThreadRecord* record)
+                                     StreamState* stream, ThreadRecord* record, LadderLog& log)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   internal::GrowthOutcome allocate_by_growth(const AllocationRequest& request, const Shape& shape,
-                                             internal::StreamState* stream,
-                                             internal::ThreadRecord* record) GPUPOOL_EXCLUDES(mu_)
+                                             StreamState* stream, ThreadRecord* record,
+                                             LadderLog& log) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
-  Result<void*> allocate_fallback(const AllocationRequest& request, internal::StreamState* stream,
-                                  internal::ThreadRecord* record, FallbackReason reason)
+  Result<void*> allocate_fallback(const AllocationRequest& request, StreamState* stream,
+                                  ThreadRecord* record, FallbackReason reason, LadderLog& log)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Keeps to what the device has, where that is less than `supply` needs. False: it is to be
   /// planned again.
-  bool suits_device(const internal::PageSupply& supply, internal::GrowthRound& round)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool suits_device(const PageSupply& supply, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   /// The driver has refused memory. False: and there is nothing else to try.
-  bool learn_from_refusal(const internal::PageSupply& supply, internal::GrowthRound& round)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool learn_from_refusal(const PageSupply& supply, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   /// Of a request that growing has served, and of one that nothing has.
   MissReason reason_of_miss(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
   MissReason reason_of_refusal(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
-  void count_miss(const AllocationRequest& request, MissReason reason) GPUPOOL_REQUIRES(mu_);
   void note_held() GPUPOOL_REQUIRES(mu_);
   /// With no growth under way, which the device would count and the books not yet.
   bool refresh_device_memory() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // recycling.cc
-  bool tracks_pages() const GPUPOOL_REQUIRES(mu_) {
-    return options_.runtime.recycling != Recycling::off || options_.runtime.trim.idle_after_ns != 0;
-  }
+  /// Whether empty pages are given back or moved for a request.
+  bool exchanges_pages() const GPUPOOL_REQUIRES(mu_);
+  bool tracks_pages() const GPUPOOL_REQUIRES(mu_);
   /// The most that the arena may hold.
   std::uint64_t arena_limit_pages() const GPUPOOL_REQUIRES(mu_);
   /// Whether the pool could grow for a request, as far as is known without the driver.
@@ -336,17 +338,14 @@ class Pool::Impl : private internal::PrivateServing {
                                                  std::uint64_t headroom) const
       GPUPOOL_REQUIRES(mu_);
   /// Nothing is set aside where pages are missing: by any plan, and by this one.
-  internal::PageSupply find_pages(const internal::GrowthPlan& plan, const Shape& shape,
-                                  const internal::GrowthRound& round, StreamIndex stream)
-      GPUPOOL_REQUIRES(mu_);
-  internal::PageSupply prepare_pages(const internal::GrowthPlan& plan,
-                                     const internal::GrowthRound& round, StreamIndex stream)
-      GPUPOOL_REQUIRES(mu_);
+  PageSupply find_pages(const internal::GrowthPlan& plan, const Shape& shape,
+                        const GrowthRound& round, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
+  PageSupply prepare_pages(const internal::GrowthPlan& plan, const GrowthRound& round,
+                           StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Where the driver refuses, what was set aside is free again.
-  Result<void> back_pages(internal::PageSupply& supply) GPUPOOL_EXCLUDES(mu_)
-      GPUPOOL_REQUIRES(growth_mu_);
-  void add_pages(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
-  void call_off(const internal::PageSupply& supply) GPUPOOL_REQUIRES(mu_);
+  Result<void> back_pages(PageSupply& supply) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  void add_pages(const PageSupply& supply) GPUPOOL_REQUIRES(mu_);
+  void call_off(const PageSupply& supply) GPUPOOL_REQUIRES(mu_);
   /// Unmaps addresses that moved pages have left, the oldest first, as far as they are out of use
   /// and the budget lasts; returns how many pages.
   std::uint64_t unmap_stale(std::uint64_t budget_ns = ~std::uint64_t{0},
@@ -356,7 +355,7 @@ class Pool::Impl : private internal::PrivateServing {
   void wait_for_maintenance() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Moves pages to where the next request is likely to need them, until `end_ns`.
   void back_ahead(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  internal::PageSupply prepare_ahead() GPUPOOL_REQUIRES(mu_);
+  PageSupply prepare_ahead() GPUPOOL_REQUIRES(mu_);
   /// What was mapped ahead becomes free, once it is; `must`: that is waited for. False: not yet.
   bool commit_ahead(bool must) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// More unbacked pages; false where there are no more.
@@ -364,15 +363,16 @@ class Pool::Impl : private internal::PrivateServing {
 
   // making_room.cc
   /// The next rung. False: there is none, or it has given nothing.
-  bool climb(const Shape& shape, StreamIndex stream, const internal::PageSupply& missing,
-             internal::GrowthRound& round) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool climb(const Shape& shape, StreamIndex stream, const PageSupply& missing, GrowthRound& round)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// For so much outside the arena.
-  bool make_room(std::uint64_t bytes) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  void find_empty() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool make_room(std::uint64_t bytes, LadderLog& log) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  void find_empty(LadderLog& log) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Gives empty pages back until `bytes` more are at most `bound`, but `reserve` bytes of them;
   /// false where there are too few.
-  bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason,
+                LadderLog& log) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// What requests have taken from the reserve, as far as the device and the limit have it again.
   std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
   void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -388,7 +388,7 @@ class Pool::Impl : private internal::PrivateServing {
   /// another thread was at it for longer than `patience`.
   std::optional<std::uint64_t> complete_work(Patience patience) GPUPOOL_EXCLUDES(events_mu_, mu_);
   /// The same for a thread that holds mu_: lets go of it for the driver calls.
-  std::optional<std::uint64_t> pause_to_complete_work(Patience patience)
+  std::optional<std::uint64_t> pause_to_complete_work(Patience patience, LadderLog* log = nullptr)
       GPUPOOL_EXCLUDES(events_mu_) GPUPOOL_REQUIRES(mu_);
   std::uint64_t look_for_completed() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
   /// Closes the stream's open epoch. False where something is left that no event covers.
@@ -399,14 +399,13 @@ class Pool::Impl : private internal::PrivateServing {
   void wait_for_all_work() GPUPOOL_EXCLUDES(events_mu_, mu_);
 
   // deallocate.cc
-  bool deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream,
+  bool deallocate_cold(void* pointer, std::size_t bytes, StreamState* stream,
                        bool is_by_handle = false);
   Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
-  std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes,
-                                        const internal::StreamState* stream,
-                                        internal::ThreadRecord* record,
-                                        const internal::Placement& placement) GPUPOOL_REQUIRES(mu_);
+  std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes, const StreamState* stream,
+                                        ThreadRecord* record, const internal::Placement& placement)
+      GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Of what is freed on the stream now.
@@ -419,15 +418,14 @@ class Pool::Impl : private internal::PrivateServing {
                             std::uint64_t bytes) GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
   void report_misuse(const MisuseReport& report) GPUPOOL_EXCLUDES(mu_);
-  internal::StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
-  internal::StreamState* find_or_adopt_locked(RawStream raw, std::uint64_t id,
-                                              internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
+  StreamState* find_or_adopt_locked(RawStream raw, std::uint64_t id, ThreadRecord* record)
+      GPUPOOL_REQUIRES(mu_);
 
   // upkeep.cc
   /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe. Gives
   /// what is to be recorded for it while it exists.
-  std::optional<internal::EpochEnd> let_go(internal::StreamState* stream,
-                                           const internal::ThreadRecord* record)
+  std::optional<internal::EpochEnd> let_go(StreamState* stream, const ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
   /// Gives freed fallbacks whose work is known complete back to the driver; returns their bytes.
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -440,19 +438,19 @@ class Pool::Impl : private internal::PrivateServing {
   std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t give_back_pages(const std::vector<internal::RunId>& leaving, TrimReason reason)
+  std::uint64_t give_back_pages(const std::vector<RunId>& leaving, TrimReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// What the arena holds beyond the reserve, and how many pages are due for being idle.
   std::uint64_t spare_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t idle_pages_due() GPUPOOL_REQUIRES(mu_);
   /// Runs that are leaving: the next few that are due, or what is empty until so much is held.
-  std::vector<internal::RunId> detach_idle() GPUPOOL_REQUIRES(mu_);
-  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
+  std::vector<RunId> detach_idle() GPUPOOL_REQUIRES(mu_);
+  std::vector<RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
       GPUPOOL_REQUIRES(mu_);
   /// They stay.
-  void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);
+  void attach(const std::vector<RunId>& leaving) GPUPOOL_REQUIRES(mu_);
   void count_trim(std::uint64_t trimmed, TrimReason reason) GPUPOOL_REQUIRES(mu_);
-  std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
+  std::uint64_t give_back(const std::vector<RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   void shut_down();
 
@@ -467,7 +465,8 @@ class Pool::Impl : private internal::PrivateServing {
 
   // report.cc
   /// What would_fit() says for a stream, kAnybody for one that is not known.
-  Fit find_fit(std::size_t bytes, StreamIndex index) const GPUPOOL_REQUIRES(mu_);
+  Fit find_fit(std::size_t bytes, const Shape& shape, StreamIndex index) const
+      GPUPOOL_REQUIRES(mu_);
   /// A run once all pending work is complete.
   bool fits_once_complete(std::uint32_t units, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
   std::uint64_t held_bytes() const GPUPOOL_REQUIRES(mu_) {
@@ -478,7 +477,7 @@ class Pool::Impl : private internal::PrivateServing {
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
   internal::PrivatePools::Bytes private_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t movable_pages() const GPUPOOL_REQUIRES(mu_);
-  std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t largest_satisfiable(bool exchanges) const GPUPOOL_REQUIRES(mu_);
   void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const
       GPUPOOL_REQUIRES(mu_);
   void fill_bytes(StatsV1& stats, const internal::CounterTotals& totals) const

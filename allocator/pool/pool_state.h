@@ -40,6 +40,7 @@
 #include "pool/growth_forecast.h"
 #include "pool/growth_planner.h"
 #include "pool/idle_pages.h"
+#include "pool/ladder.h"
 #include "pool/peak_window.h"
 #include "pool/private_pools.h"
 #include "pool/recycler.h"
@@ -125,6 +126,8 @@ class PoolState {
   // StatsV1 is filled when it is asked for.
   alignas(64) StatsV1 counted_ GPUPOOL_GUARDED_BY(mu_);
   FailureReport last_failure_ GPUPOOL_GUARDED_BY(mu_);
+  MissHistory misses_ GPUPOOL_GUARDED_BY(mu_);
+  int last_resorts_ GPUPOOL_GUARDED_BY(mu_) = 0;  // requests that are about to fail
   PeakWindow peak_window_ GPUPOOL_GUARDED_BY(mu_);
   std::unique_ptr<Recorder> recorder_ GPUPOOL_GUARDED_BY(mu_);  // while there is one
   std::uint64_t shared_requests_ GPUPOOL_GUARDED_BY(mu_) = 0;

@@ -34,6 +34,14 @@ constexpr std::uint64_t kAheadPages = 16;
 
 }  // namespace
 
+bool Pool::Impl::exchanges_pages() const {
+  return options_.runtime.recycling != Recycling::off || last_resorts_ > 0;
+}
+
+bool Pool::Impl::tracks_pages() const {
+  return exchanges_pages() || options_.runtime.trim.idle_after_ns != 0;
+}
+
 std::uint64_t Pool::Impl::arena_limit_pages() const {
   // Fallbacks, overhead and what is stuck off the line are held, too.
   const std::uint64_t others = held_bytes() - arena_->backed_pages() * kPageBytes;
@@ -49,7 +57,7 @@ bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
     return plan.has_value() && recycler_->can_serve(*plan, options_.runtime, stream, headroom);
   };
   if (can_serve(plan_for(shape, stream, true))) return true;
-  if (options_.runtime.recycling == Recycling::off) return false;
+  if (!exchanges_pages()) return false;
   if (recycler_->moves_pages(options_.runtime) && can_serve(plan_sparing(shape, stream)))
     return true;
   return pages_to_exchange(shape, stream, headroom).has_value();

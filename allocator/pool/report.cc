@@ -39,12 +39,11 @@ std::uint64_t Pool::Impl::movable_pages() const {
   return streams_.has_unfinished() ? runs.idle_pages() : runs.empty_pages();
 }
 
-std::uint64_t Pool::Impl::largest_satisfiable() const {
+std::uint64_t Pool::Impl::largest_satisfiable(bool exchanges) const {
   const std::uint64_t limit = limit_in_force();
   const std::uint64_t headroom = (limit - std::min(limit, held_bytes())) / kPageBytes;
-  const bool moves = options_.runtime.recycling != Recycling::off;
   const std::uint64_t by_growth =
-      moves ? (headroom + movable_pages()) * kUnitsPerPage : planner_->largest_units(headroom);
+      exchanges ? (headroom + movable_pages()) * kUnitsPerPage : planner_->largest_units(headroom);
   return std::max(tiers_.runs().largest_ready_units(), by_growth) * kUnitBytes;
 }
 
@@ -101,7 +100,8 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   stats.address_range_bytes = arena_->reserved_pages() * kPageBytes;
   stats.address_range_used_bytes = arena_->high_water() * kPageBytes;
   stats.largest_free_block_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
-  stats.largest_satisfiable_bytes = largest_satisfiable();
+  stats.largest_satisfiable_bytes =
+      largest_satisfiable(options_.runtime.recycling != Recycling::off);
 
   const std::uint64_t occupied =
       stats.live_requested_bytes + stats.waste_bytes + stats.pending_bytes + stats.cached_bytes;
@@ -163,6 +163,7 @@ StatsV1 Pool::Impl::stats() {
   stats.slack = options_.runtime.slack;
   stats.threshold_fragmentation_ratio = options_.runtime.thresholds.fragmentation_ratio;
   stats.threshold_required_block_bytes = options_.runtime.thresholds.required_block_bytes;
+  stats.wait_option_ns = options_.runtime.out_of_memory.wait_ns;
   return stats;
 }
 
@@ -199,38 +200,49 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) {
   AllocationRequest request;
   request.bytes = bytes;
   if (find_fault(request).has_value()) return Fit::no;
-  if (streams_.is_known(stream.state())) return find_fit(bytes, stream.state()->index());
-  tiers_.runs().part();
-  const Fit fit = find_fit(bytes, internal::kAnybody);
-  tiers_.runs().unite();
+  const bool is_known = streams_.is_known(stream.state());
+  const StreamIndex index = is_known ? stream.state()->index() : internal::kAnybody;
+  const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
+  if (!is_known) tiers_.runs().part();
+  Fit fit = find_fit(bytes, shape, index);
+  if (fit != Fit::now && fit != Fit::by_growth && !exchanges_pages()) {
+    // What would be done as a last resort.
+    ++last_resorts_;
+    tiers_.runs().track_pages(true);
+    fit = find_fit(bytes, shape, index);
+    --last_resorts_;
+    tiers_.runs().track_pages(tracks_pages());
+  }
+  if (!is_known) tiers_.runs().unite();
   return fit;
 }
 
-Fit Pool::Impl::find_fit(std::size_t bytes, StreamIndex index) const {
-  const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
+Fit Pool::Impl::find_fit(std::size_t bytes, const Shape& shape, StreamIndex index) const {
   const internal::RunTable& runs = tiers_.runs();
-  const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
-                        : shape.tier == Tier::buddy
-                            ? tiers_.has_buddy(shape.units, index)
-                            : runs.can_take(shape.units, 1, index, internal::Reach::everywhere);
+  const bool fits_now =
+      shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
+      : shape.tier == Tier::buddy
+          ? tiers_.has_buddy(shape.units, index)
+          : runs.can_take(shape.units, shape.align_units, index, internal::Reach::everywhere);
   const std::uint32_t units = shape.units_alone();
   const bool fits_as_run = runs.can_take(units, 1, index, internal::Reach::everywhere);
   if (fits_now || (fits_as_run && internal::fills_units(shape, bytes))) return Fit::now;
   if (can_grow(shape, index)) return Fit::by_growth;
   // What is too short for a chunk does for a small block by itself, where the pool cannot grow.
-  if (fits_as_run) return Fit::now;
+  if (fits_as_run && shape.tier != Tier::run) return Fit::now;
   return fits_once_complete(units, index) ? Fit::after_pending : Fit::no;
 }
 
 bool Pool::Impl::fits_once_complete(std::uint32_t units, StreamIndex stream) const {
   const internal::RunTable& runs = tiers_.runs();
   if (runs.largest_free_units() >= units) return true;
-  if (options_.runtime.recycling == Recycling::off) return false;
   const std::uint64_t limit = limit_in_force();
-  const std::uint64_t headroom = (limit - std::min(limit, held_bytes())) / kPageBytes;
-  const std::uint64_t pages = headroom + runs.pages_once_complete();
+  const std::uint64_t held = held_bytes() - fallbacks_.pending_bytes();
+  const std::uint64_t headroom = (limit - std::min(limit, held)) / kPageBytes;
+  const std::uint64_t pages =
+      headroom + (exchanges_pages() ? runs.pages_once_complete() : std::uint64_t{0});
   if (internal::divide_up(units, kUnitsPerPage) <= pages) return true;
-  if (!arena_->is_contiguous()) return false;
+  if (!exchanges_pages() || !arena_->is_contiguous()) return false;
   const auto needed = planner_->fewest_pages_later(units, stream);
   return needed.has_value() && *needed <= pages;
 }

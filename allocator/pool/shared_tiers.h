@@ -120,6 +120,14 @@ class SharedTiers {
   /// What is free in chunks that are not pending and could serve a request of `bytes`: slots of its
   /// size class, and the largest free block of each chunk that has room for it, or for its slab.
   std::uint64_t usable_chunk_bytes(std::uint64_t bytes) const noexcept;
+  /// Calls `visit(stream, free bytes)` for each chunk with unfinished work: of that stream, or of
+  /// kNobody, which stands for several.
+  template <class Visit>
+  void for_each_pending_chunk(Visit visit) const {
+    for (ChunkId id = pending_; id != 0; id = chunks_[id].pending_next) {
+      if (chunks_[id].is_pending) visit(chunks_[id].tickets.holder(), chunks_[id].free_bytes);
+    }
+  }
   std::uint64_t metadata_bytes() const noexcept;
   void add_to(StatsV1& stats) const;
   void check_invariants() const;

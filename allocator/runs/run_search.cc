@@ -148,6 +148,15 @@ void RunTable::for_each_waiting(std::uint32_t units, Visit visit) const {
   }
 }
 
+std::uint64_t RunTable::pending_bytes_of(StreamIndex stream) const noexcept {
+  if (stream != kNobody) {
+    return stream < by_stream_.size() ? by_stream_[stream]->units * kUnitBytes : 0;
+  }
+  std::uint64_t units = pending_units_;
+  for (const auto& own : by_stream_) units -= own->units;
+  return units * kUnitBytes;
+}
+
 std::uint64_t RunTable::largest_free_units() const {
   std::uint64_t units = largest_ready_units();
   if (pending_units_ == 0) return units;

@@ -205,6 +205,8 @@ class RunTable {
   }
   std::uint64_t ready_bytes() const noexcept { return ready_units_ * kUnitBytes; }
   std::uint64_t pending_bytes() const noexcept { return pending_units_ * kUnitBytes; }
+  /// Of pending: what waits for that stream's work alone; of kNobody, for that of several.
+  std::uint64_t pending_bytes_of(StreamIndex stream) const noexcept;
   std::uint64_t run_count() const noexcept { return run_count_; }
   std::uint64_t splits() const noexcept { return splits_; }
   std::uint64_t merges() const noexcept { return merges_; }

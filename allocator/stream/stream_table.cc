@@ -210,6 +210,11 @@ std::vector<RawStream> StreamTable::handles() const {
   return handles;
 }
 
+bool StreamTable::has_awaited() const noexcept {
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const auto& slot) { return slot->recorded > slot->complete; });
+}
+
 void StreamTable::check_invariants() const {
   for (const auto& slot : slots_) {
     GPUPOOL_CHECK(slot->complete <= slot->recorded && slot->recorded < slot->open);

@@ -142,6 +142,11 @@ class StreamTable {
   bool is_own_close_due(StreamIndex stream) const noexcept;
   /// Takes a ticket of every stream, so that what is waited for next is all that they were given.
   void open_all();
+  /// Whether an event of the stream is in flight, and of any; what has none is not waited for.
+  bool is_awaited(StreamIndex stream) const noexcept {
+    return slots_[stream]->recorded > slots_[stream]->complete;
+  }
+  bool has_awaited() const noexcept;
   /// True while any stream has an epoch that is not known complete, and may become so by an event.
   bool has_unfinished() const noexcept;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exporter/config/choice.h"
+#include "exporter/config/duration_text.h"
 #include "exporter/config/error_list.h"
 #include "exporter/config/scalars.h"
 #include "exporter/config/section.h"
@@ -89,6 +90,23 @@ void read_trim(const YamlNode& node, TrimOptions& trim, ErrorList& errors) {
   }
 }
 
+/// A time in which somebody would still wait.
+Read<std::uint64_t> read_wait(const YamlNode& node) {
+  auto wait = read_duration(node);
+  if (wait.ok() && wait.value() > kMaxOutOfMemoryWaitNs) {
+    return refusal(format_duration(wait.value()), "a time to wait", "a time up to 1h");
+  }
+  return wait;
+}
+
+void read_out_of_memory(const YamlNode& node, OutOfMemoryOptions& options, ErrorList& errors) {
+  Section section(node, "pool.out_of_memory", errors);
+  using Value = const YamlNode&;
+  section.read({
+      {"wait", [&](Value v) { section.assign(v, read_wait(v), options.wait_ns); }},
+  });
+}
+
 void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
   Section section(node, "pool", errors);
   using Value = const YamlNode&;
@@ -116,6 +134,8 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
                         pool.runtime.alias_reuse);
        }},
       {"trim", [&](Value v) { read_trim(v, pool.runtime.trim, errors); }},
+      {"out_of_memory",
+       [&](Value v) { read_out_of_memory(v, pool.runtime.out_of_memory, errors); }},
       {"policy",
        [&](Value v) {
          section.assign(v,

@@ -16,11 +16,12 @@ namespace gpupool::internal {
 namespace {
 
 constexpr const char* kPaths =
-    "/              live page\n"
-    "/metrics       metrics for Prometheus\n"
-    "/api/v1/stats  the same numbers as JSON\n"
-    "/-/healthy     whether this process serves\n"
-    "/-/ready       whether it is ready to be scraped\n";
+    "/                     live page\n"
+    "/metrics              metrics for Prometheus\n"
+    "/api/v1/stats         the same numbers as JSON\n"
+    "/api/v1/last_failure  why a request failed last, as JSON\n"
+    "/-/healthy            whether this process serves\n"
+    "/-/ready              whether it is ready to be scraped\n";
 
 HttpResponse text_response(int status, std::string body) {
   HttpResponse response;
@@ -90,7 +91,8 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
   }
   const std::string& path = request.path;
   const PageAsset* const asset = find_asset(path);
-  const bool is_api = path == "/api/v1/stats";
+  const bool is_last_failure = path == "/api/v1/last_failure";
+  const bool is_api = path == "/api/v1/stats" || is_last_failure;
   if (asset == nullptr && !is_api && path != "/metrics" && path != "/-/healthy" &&
       path != "/-/ready") {
     return text_response(404, std::string("not found; there are\n\n") + kPaths);
@@ -110,7 +112,8 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
             .content_type = std::string(asset->content_type),
             .body = std::string(asset->body)};
   }
-  if (is_api) return guarded([this] { return stats(); });
+  if (is_last_failure) return guarded([this] { return json(sources_.last_failure_json); });
+  if (is_api) return guarded([this] { return json(sources_.stats_json); });
   if (path == "/metrics") return guarded([this] { return metrics(); });
   if (path == "/-/healthy") return text_response(200, "healthy\n");
   return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
@@ -140,10 +143,8 @@ HttpResponse Endpoints::metrics() {
           .body = prometheus::TextSerializer().Serialize(families)};
 }
 
-HttpResponse Endpoints::stats() {
-  return {.status = 200,
-          .content_type = "application/json; charset=utf-8",
-          .body = sources_.stats_json()};
+HttpResponse Endpoints::json(const std::function<std::string()>& source) {
+  return {.status = 200, .content_type = "application/json; charset=utf-8", .body = source()};
 }
 
 }  // namespace gpupool::internal

@@ -3,6 +3,7 @@
 //   /metrics            for Prometheus, text format 0.0.4
 //   /-/healthy          200 while the process serves;  /-/ready  200 between start and stop
 //   /api/v1/stats       the snapshot as JSON, for scripts and the page
+//   /api/v1/last_failure  why the last request that failed did, as JSON
 //   /  /page.css ...    the page for people
 //
 // Bound to loopback, a request must name this machine in Host, or a web site could read everything
@@ -25,10 +26,11 @@
 
 namespace gpupool::internal {
 
-/// Where the numbers come from; both may throw, which becomes a 500 and is counted.
+/// Where the numbers come from; each may throw, which becomes a 500 and is counted.
 struct Sources {
   std::function<std::vector<prometheus::MetricFamily>()> collect;
   std::function<std::string()> stats_json;
+  std::function<std::string()> last_failure_json;
 };
 
 struct AccessRules {
@@ -47,7 +49,7 @@ class Endpoints {
   HttpResponse route(const HttpRequest& request);
   HttpResponse guarded(const std::function<HttpResponse()>& answer);
   HttpResponse metrics();
-  HttpResponse stats();
+  HttpResponse json(const std::function<std::string()>& source);
   bool is_host_allowed(const HttpRequest& request) const;
 
   const Sources sources_;

@@ -83,6 +83,8 @@ constexpr Number kNumbers[] = {
     {"tag_count", &StatsV1::tag_count},
     {"threshold_required_block_bytes", &StatsV1::threshold_required_block_bytes},
     {"reconfigurations", &StatsV1::reconfigurations},
+    {"out_of_memory_wait_ns", &StatsV1::out_of_memory_wait_ns},
+    {"wait_option_ns", &StatsV1::wait_option_ns},
 };
 
 struct Ratio {
@@ -172,6 +174,8 @@ void write_stats(JsonWriter& json, const Snapshot& snapshot) {
   write_by<TrimReason>(json, "trimmed_bytes_by_reason", stats.trimmed_bytes_by_reason);
   write_by<CrossStreamReuse>(json, "cross_stream_reuse", stats.cross_stream_reuse);
   write_by<Misuse>(json, "misuses", stats.misuses);
+  write_by<LadderRung>(json, "ladder_tries", stats.ladder_tries);
+  write_by<LadderRung>(json, "ladder_successes", stats.ladder_successes);
   write_list(json, "requests_by_size", stats.requests_by_size);
   write_list(json, "free_runs_by_log2", stats.free_runs_by_log2);
   write_list(json, "free_run_bytes_by_log2", stats.free_run_bytes_by_log2);

@@ -100,6 +100,16 @@ void tag_bytes(const Snapshot& snapshot, Samples& out) {
   out.add(live - std::min(live, tagged), {kUntaggedName});
 }
 
+/// Of each rung how many requests it served last, and for how many it was tried without that.
+void ladder(const Snapshot& snapshot, Samples& out) {
+  for (std::size_t i = 0; i < kLadderRungCount; ++i) {
+    const char* const rung = to_string(static_cast<LadderRung>(i));
+    const std::uint64_t served = snapshot.stats.ladder_successes[i];
+    out.add(served, {rung, "served"});
+    out.add(snapshot.stats.ladder_tries[i] - served, {rung, "not_served"});
+  }
+}
+
 void alert_thresholds(const Snapshot& snapshot, Samples& out) {
   out.add(snapshot.stats.threshold_fragmentation_ratio, {"GpupoolFragmentationHigh"});
   out.add(snapshot.stats.threshold_required_block_bytes, {"GpupoolLargestBlockBelowRequired"});
@@ -269,6 +279,16 @@ constexpr MetricRow kTable[] = {
      {"device", "pool", "cause"},
      "Requests that failed.",
      each<&S::failures_by_reason, MissReason>},
+    {"gpupool_ladder_rungs_total",
+     kCounter,
+     {"device", "pool", "rung", "outcome"},
+     "Rungs tried for requests that were not served at once, each once a request: served where it "
+     "was"
+     " the last that gave a request what it needed, not_served else.",
+     ladder},
+    {"gpupool_out_of_memory_wait_seconds_total", kCounter, kPool,
+     "Time that requests waited for pending work before they were served or failed.",
+     seconds<&S::out_of_memory_wait_ns>},
     {"gpupool_frees_total", kCounter, kPool, "Blocks given back.", number<&S::frees>},
     {"gpupool_requested_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
      number<&S::requested_bytes_total>},

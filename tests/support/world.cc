@@ -65,6 +65,7 @@ World::World(const WorldOptions& given)
   pool_options.runtime.recycling = options.recycling;
   pool_options.runtime.slack = options.slack;
   pool_options.runtime.alias_reuse = options.alias_reuse;
+  pool_options.runtime.out_of_memory.wait_ns = options.out_of_memory_wait_ns;
   // Below and above what a chunk may serve, and more than there is.
   constexpr std::uint64_t kKiB = 1024;
   pool_options.watched_sizes = {kKiB * kKiB * kKiB, 256 * kKiB, 48 * kKiB, 2 * kKiB};

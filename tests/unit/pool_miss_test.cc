@@ -122,7 +122,11 @@ TEST_F(PoolMissTest, RatiosOfAnEmptyPoolAreZero) {
 }
 
 TEST_F(PoolMissTest, LargestSatisfiableIsWhatCanBeHad) {
-  make_pool_without_recycling(64 * kMiB);
+  PoolOptions options;
+  options.capacity = 64 * kMiB;
+  options.reserve_bytes = 32 * kMiB;  // one handle, that none of it can go back without the rest
+  options.runtime.recycling = Recycling::off;
+  make_pool(options);
   void* low = allocate(10 * kMiB);
   void* high = allocate(3 * kMiB);
   free(low);

@@ -134,22 +134,5 @@ TEST_F(FallbacksTest, TakesAnyAtTheEnd) {
   EXPECT_EQ(fallbacks_.pending_bytes(), 0u);
 }
 
-TEST(FailureReportTest, SaysWhatWasAskedAndWhyNot) {
-  FailureReport report;
-  EXPECT_EQ(report.text(), "no request has failed");
-  report.happened = true;
-  report.error = Error::out_of_memory;
-  report.reason = MissReason::fragmented;
-  report.requested_bytes = 3 << 19;
-  report.limit_bytes = std::uint64_t{8} << 30;
-  report.held_bytes = 1000;
-  const std::string text = report.text();
-  for (const char* part : {"out_of_memory", "1.50 MiB requested", "reason fragmented",
-                           "limit 8.00 GiB", "held 1000 B", "largest free block 0 B"}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
-  }
-  EXPECT_EQ(text.find('\n'), std::string::npos);
-}
-
 }  // namespace
 }  // namespace gpupool::internal

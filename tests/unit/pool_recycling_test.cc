@@ -76,7 +76,7 @@ TEST_F(PoolRecyclingTest, EmptyPagesMoveBeforeMoreIsHeld) {
   free_all(blocks);
 }
 
-TEST_F(PoolRecyclingTest, PressureMovesAtTheLimitAndOffNever) {
+TEST_F(PoolRecyclingTest, PressureMovesAtTheLimitAndOffGivesBackInstead) {
   for (const Recycling recycling : {Recycling::pressure, Recycling::off}) {
     make_pool_of_pages(45, recycling);
     auto blocks = allocate_pages(40);
@@ -84,10 +84,13 @@ TEST_F(PoolRecyclingTest, PressureMovesAtTheLimitAndOffNever) {
     void* fits = allocate(4 * kPage);
     EXPECT_EQ(pool_->stats().pages_recycled, 0u);
     EXPECT_EQ(held_pages(), 44u);
-    const auto more = pool_->allocate(10 * kPage, a_);
-    EXPECT_EQ(more.ok(), recycling == Recycling::pressure);
+    void* more = allocate(10 * kPage);
     EXPECT_EQ(pool_->stats().pages_recycled, recycling == Recycling::pressure ? 9u : 0u);
-    if (more.ok()) free(more.value());
+    EXPECT_EQ(
+        pool_->stats().trimmed_bytes_by_reason[static_cast<std::size_t>(TrimReason::out_of_memory)],
+        recycling == Recycling::pressure ? 0u : 9 * kPage);
+    EXPECT_LE(held_pages(), 45u);
+    free(more);
     free(fits);
     free_all(blocks);
   }
@@ -436,6 +439,10 @@ class PoolRecyclingFaultTest
   void try_with(std::uint64_t n, std::uint64_t later) {
     const auto [recycling, reuse, error] = GetParam();
     make_pool_of_pages(14, recycling, reuse);
+    // A few looks: each is a number of calls, of which each is made to fail.
+    RuntimeOptions runtime = pool_->runtime_options();
+    runtime.out_of_memory.wait_ns = 100'000;
+    ASSERT_TRUE(pool_->reconfigure(runtime).ok());
     auto blocks = allocate_pages(12, a_);
     for (const std::size_t i : {1u, 3u, 4u, 8u}) {
       EXPECT_TRUE(work(raw_a_, blocks[i]));

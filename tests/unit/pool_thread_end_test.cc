@@ -203,7 +203,10 @@ TEST_F(PoolThreadEndTest, ManyThreadsEndWhileThePoolIsAtWork) {
 }
 
 TEST_F(PoolThreadEndTest, AThreadsOwnStreamEndsWithItAndItsWorkIsWaitedFor) {
-  make_pool_of(64 * kMiB);
+  PoolOptions options;
+  options.capacity = 64 * kMiB;
+  options.runtime.out_of_memory.wait_ns = 0;
+  make_pool(options);
   void* block = nullptr;
   std::thread([&] {
     block = pool_->allocate(64 * kMiB, per_thread_stream()).value();

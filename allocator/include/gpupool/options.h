@@ -17,6 +17,7 @@
 namespace gpupool {
 
 class SlowPathObserver;
+struct FailureReport;
 
 /// How the arena gets its memory from the driver.
 enum class Backing : std::uint8_t {
@@ -84,6 +85,18 @@ struct TrimOptions {
   std::uint64_t keep_device_free_bytes = 0;
 };
 
+/// The longest time in OutOfMemoryOptions.
+inline constexpr std::uint64_t kMaxOutOfMemoryWaitNs = std::uint64_t{3600} * 1'000'000'000;
+
+/// What a request may do before it fails.
+struct OutOfMemoryOptions {
+  /// How long it waits for pending work, if that could serve it, until enough is complete; 0:
+  /// never. Nobody else is held up. The default is long beside what a device has queued up, which
+  /// is tens of milliseconds and may be a few steps of a training job: a job that ends costs more
+  /// than one that waits. It bounds the wait for a device that hangs.
+  std::uint64_t wait_ns = 10'000'000'000;
+};
+
 /// What Pool::reconfigure may change while the pool is in use.
 struct RuntimeOptions {
   Recycling recycling = Recycling::eager;
@@ -93,7 +106,11 @@ struct RuntimeOptions {
   CrossStreamPolicy policy = CrossStreamPolicy::when_done;
   TrimOptions trim;
   Thresholds thresholds;
+  OutOfMemoryOptions out_of_memory;
 };
+
+/// How often PoolOptions::out_of_memory_handler may ask for another try of one request.
+inline constexpr int kMaxOutOfMemoryRetries = 4;
 
 struct PoolOptions {
   /// Label of this pool in metrics; [A-Za-z0-9_.-]{1,64}.
@@ -128,6 +145,11 @@ struct PoolOptions {
   const Clock* clock = nullptr;
   /// Told of each slow-path event; outlives the pool.
   SlowPathObserver* observer = nullptr;
+  /// Called for a request that is about to fail for want of memory, under no lock, on the thread
+  /// that asks. It may use the pool: free blocks, trim. True: the request is tried again, waiting
+  /// included, up to kMaxOutOfMemoryRetries times. It is not called for a request that it makes
+  /// itself. Must not throw, which would end the program.
+  std::function<bool(const FailureReport&)> out_of_memory_handler;
 };
 
 const char* to_string(Backing value) noexcept;

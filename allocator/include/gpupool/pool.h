@@ -31,6 +31,7 @@
 #include <string_view>
 
 #include "gpupool/backend.h"
+#include "gpupool/failure_report.h"
 #include "gpupool/observer.h"
 #include "gpupool/options.h"
 #include "gpupool/record.h"
@@ -76,31 +77,6 @@ struct AllocationRequest {
   AllocationClass allocation_class = AllocationClass::normal;
   /// The private pool that serves it, begun or not; {0, 0}: as the stream says.
   CapturePoolId capture_pool;
-};
-
-/// Why the last request of a pool failed, with the numbers that explain it.
-struct FailureReport {
-  bool happened = false;
-  Error error = Error::out_of_memory;
-  MissReason reason = MissReason::budget;
-  std::uint64_t time_ns = 0;
-  std::uint64_t requested_bytes = 0;
-  std::uint64_t limit_bytes = 0;
-  std::uint64_t held_bytes = 0;
-  std::uint64_t live_requested_bytes = 0;
-  std::uint64_t waste_bytes = 0;
-  std::uint64_t cached_bytes = 0;
-  std::uint64_t pending_bytes = 0;
-  std::uint64_t free_bytes = 0;
-  std::uint64_t largest_free_block_bytes = 0;
-  std::uint64_t largest_satisfiable_bytes = 0;
-  std::uint64_t device_free_bytes = 0;
-  std::uint64_t device_total_bytes = 0;
-  /// No stretch of addresses that is long enough is left, wherever pages are: reason `fragmented`.
-  bool is_address_space_used_up = false;
-
-  /// One line for a log: what was asked, what there was, which limit, why not.
-  std::string text() const;
 };
 
 /// How a request would be served now.

@@ -111,6 +111,20 @@ inline constexpr std::size_t kMisuseCount = 7;
 enum class CrossStreamReuse : std::uint8_t { completed, waited, dependency };
 inline constexpr std::size_t kCrossStreamReuseCount = 3;
 
+/// What is tried for a request that its thread's cache and the shared tiers do not serve, one rung
+/// after the other; between any two the request is looked for again.
+enum class LadderRung : std::uint8_t {
+  caches,         // what threads have cached, the asking one first, goes to the shared tiers
+  events,         // it is seen which work is complete
+  other_streams,  // memory that other streams freed, as CrossStreamPolicy lets it
+  recycle,        // empty pages move to where they are needed
+  grow,           // pages, or a block by itself, are got from the driver
+  trim,           // empty memory and finished fallbacks go back, so that there is room to grow
+  wait,           // for pending work to complete, see OutOfMemoryOptions
+  callback,       // PoolOptions::out_of_memory_handler has asked for a retry
+};
+inline constexpr std::size_t kLadderRungCount = 8;
+
 inline constexpr std::size_t kMaxWatchedSizes = 4;
 /// Run and buddy sizes are counted by floor(log2(bytes)), from 4 KiB (12) up.
 inline constexpr std::size_t kSizeLog2Count = 48;
@@ -127,6 +141,7 @@ const char* to_string(Tier value) noexcept;
 const char* to_string(DriverOperation value) noexcept;
 const char* to_string(Misuse value) noexcept;
 const char* to_string(CrossStreamReuse value) noexcept;
+const char* to_string(LadderRung value) noexcept;
 
 /// One misuse, as the handler gets it.
 struct MisuseReport {
@@ -280,6 +295,13 @@ struct StatsV1 {
   // Addresses.
   std::uint64_t stale_pages = 0;     // that moved pages have left, and that are still mapped
   std::uint64_t address_ranges = 0;  // reserved; each as long as the first, at most 4
+
+  // The out-of-memory ladder. A request counts once for each rung that was tried for it, whether
+  // that was needed or not, and once, if it is served, for the last of those that gave it anything.
+  std::array<std::uint64_t, kLadderRungCount> ladder_tries{};
+  std::array<std::uint64_t, kLadderRungCount> ladder_successes{};
+  std::uint64_t out_of_memory_wait_ns = 0;  // on the rung `wait`; part of driver_wait_ns
+  std::uint64_t wait_option_ns = 0;         // OutOfMemoryOptions::wait_ns in force
 };
 
 }  // namespace gpupool
