@@ -184,6 +184,14 @@ class Pool {
   /// The requested size of a live block; nothing for any other address.
   Result<std::size_t> find_size(const void* pointer) const;
   /// Cached memory counts as occupied, as in StatsV1; a request may find it all the same.
+  /// For whoever will use the block on streams of any kind at once: with no work on it left,
+  /// whoever had it before. Follows the legacy default stream, and waits for what that has been
+  /// given, which is what every blocking stream has been given, too. Not while a capture forbids
+  /// that (not_supported). Cost: a wait for the device; not for paths that must be quick.
+  Result<void*> allocate_for_any_stream(const AllocationRequest& request);
+  /// For a block that no stream uses any more: it waits for nobody. False as deallocate().
+  /// Requires: all work on it is complete, or ordered before later work of the legacy stream.
+  bool deallocate_unused(void* pointer, std::size_t bytes);
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
   /// A snapshot in which the equations of StatsV1 hold. Threads that are served by their caches go
