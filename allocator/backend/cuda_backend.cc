@@ -4,17 +4,14 @@
 // in the host program. What the caller's thread had current, and its capture mode, are as before.
 #include "gpupool/cuda_backend.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda_driver.h"
 #include "backend/ledger.h"
+#include "gpupool/process.h"
 
 namespace gpupool {
 namespace internal {
@@ -23,26 +20,26 @@ namespace {
 // Note [When the driver must not be touched]
 // A forked child inherits our memory but no driver: each call there fails in undefined ways. And
 // once the process has begun to exit, static destructors of others may have taken the driver
-// down. Both set this flag, and every call then fails without the driver being asked.
-std::atomic<bool> is_driver_off{false};
+// down, which it may also say itself (CUDA_ERROR_DEINITIALIZED). All of that turns it off, and
+// every call then fails without the driver being asked.
+std::atomic<bool> is_driver_down{false};
+constexpr std::uint64_t kNotYet = ~std::uint64_t{0};
+std::atomic<std::uint64_t> epoch_of_first_use{kNotYet};  // process_epoch()
 
-void turn_driver_off() { is_driver_off.store(true, std::memory_order_relaxed); }
-
-void watch_fork_and_exit() {
-  static std::once_flag once;
-  // Neither can be registered where the host has no memory left; then there is only the driver's
-  // own error, as in any CUDA program.
-  std::call_once(once, [] {
-    (void)pthread_atfork(nullptr, nullptr, turn_driver_off);
-    (void)std::atexit(turn_driver_off);
-  });
+bool is_driver_off() {
+  if (is_driver_down.load(std::memory_order_relaxed)) return true;
+  const std::uint64_t epoch = epoch_of_first_use.load(std::memory_order_relaxed);
+  return epoch != kNotYet && epoch != process_epoch() &&
+         process_state_since(static_cast<std::uint32_t>(epoch)) != ProcessState::same;
 }
+
+void turn_driver_off() { is_driver_down.store(true, std::memory_order_relaxed); }
 
 /// Makes a context current and captures of this thread undisturbed, and undoes both at its end.
 class DriverScope {
  public:
   DriverScope(const CudaDriver& driver, CUcontext context) : driver_(driver) {
-    if (is_driver_off.load(std::memory_order_relaxed)) return;
+    if (is_driver_off()) return;
     // In the default mode, calls that a capture on any thread deems unsafe (create, free, event
     // query) would fail and invalidate it.
     if (driver_.thread_exchange_stream_capture_mode(&mode_) != CUDA_SUCCESS) return;
@@ -77,6 +74,8 @@ class DriverScope {
 
 Result<void> to_result(CUresult result) {
   if (result == CUDA_SUCCESS) return {};
+  // It has gone before us: see the note above. Nothing that it gave is there any more.
+  if (result == CUDA_ERROR_DEINITIALIZED) turn_driver_off();
   return to_error(result);
 }
 
@@ -94,7 +93,7 @@ class CudaBackend final : public Backend {
 
   ~CudaBackend() override {
     // A driver that is already down (CUDA_ERROR_DEINITIALIZED) has released everything itself.
-    if (!is_driver_off.load()) (void)driver_.device_primary_ctx_release(device_);
+    if (!is_driver_off()) (void)driver_.device_primary_ctx_release(device_);
   }
 
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -301,7 +300,7 @@ class CudaBackend final : public Backend {
     const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <=
                             reinterpret_cast<std::uintptr_t>(per_thread_stream());
     if (is_default) return call(body);
-    if (is_driver_off.load(std::memory_order_relaxed)) return Error::backend_failure;
+    if (is_driver_off()) return Error::backend_failure;
     return to_result(body());
   }
 
@@ -344,7 +343,7 @@ Status refused(const CudaDriver& driver, int ordinal, CUresult result) {
 
 Result<std::unique_ptr<Backend>, Status> open_cuda_backend(int ordinal) {
   using namespace internal;
-  if (is_driver_off.load(std::memory_order_relaxed)) {
+  if (is_driver_off()) {
     return Status{Error::not_supported,
                   "CUDA cannot be used in a forked child, nor while the process exits"};
   }
@@ -359,7 +358,9 @@ Result<std::unique_ptr<Backend>, Status> open_cuda_backend(int ordinal) {
     return Status{Error::not_supported, "there is no CUDA device " + std::to_string(ordinal) +
                                             "; this process sees " + std::to_string(count)};
   }
-  watch_fork_and_exit();
+  watch_process();
+  std::uint64_t none = kNotYet;
+  epoch_of_first_use.compare_exchange_strong(none, process_epoch(), std::memory_order_relaxed);
   CUdevice device = 0;
   CUcontext context = nullptr;
   CUresult result = driver.device_get(&device, ordinal);

@@ -30,6 +30,8 @@ void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
 Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                         internal::StreamState* stream, bool was_asked) {
   if (request.bytes == 0) return nullptr;
+  if (is_closed()) [[unlikely]]
+    return Error::not_supported;
   internal::ThreadRecord* const record = own_record();
   internal::HotSlot& hot = internal::hot_slot;
   // Set aside by a hit that asked for the next one to be timed.
@@ -110,6 +112,7 @@ Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStre
   CaptureState capture = CaptureState::none;
   internal::StreamState* stream = find_or_adopt(raw, &capture);
   if (stream == nullptr || capture == CaptureState::active) {
+  if (is_closed()) return Error::not_supported;
     // A graph replays what it captured: memory that others may get in between would be shared.
     MutexLock lock(mu_);
     return fail(request, MissReason::size,

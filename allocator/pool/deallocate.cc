@@ -12,6 +12,9 @@ using internal::MutexLock;
 
 bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream) {
   if (pointer == nullptr) return true;
+  // While the process exits there is nothing left to keep.
+  if (is_closed()) [[unlikely]]
+    return process_state_since(process_epoch_) == ProcessState::exiting;
   internal::ThreadRecord* const record = own_record();
   if (record != nullptr && has_at_hand(*record, stream) && put_thoroughly(pointer, bytes)) {
     return true;
@@ -35,6 +38,7 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
 
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
   if (pointer == nullptr) return true;
+  if (is_closed()) return process_state_since(process_epoch_) == ProcessState::exiting;
   return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr));
 }
 

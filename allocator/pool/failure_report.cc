@@ -40,6 +40,11 @@ const char* explanation(MissReason reason, Error error) {
 
 std::string FailureReport::text() const {
   if (!happened) return "no request has failed";
+  if (is_process_gone) {
+    return std::string(to_string(error)) +
+           ": this process was forked from the one that made the pool, or exits; a forked child "
+           "has no access to the device and must not use the pool";
+  }
   return std::string(to_string(error)) + ": " + human(requested_bytes) + " requested, reason " +
          to_string(reason) + " (" + explanation(reason, error) + "); limit " + human(limit_bytes) +
          ", held " + human(held_bytes) + " = live " + human(live_requested_bytes) + " + waste " +

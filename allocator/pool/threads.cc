@@ -23,6 +23,7 @@ ThreadRecord* Pool::Impl::own_record() {
   if (ThreadRecord* const known = find_own_record()) return known;
   HotSlot& hot = internal::hot_slot;
   if (hot.is_ending) return nullptr;
+  if (!has_watched_exit_.exchange(true)) watch_process();
   ThreadRecord* record = nullptr;
   if (const internal::ThreadExitEntry* const entry = internal::find_own_entry(this)) {
     record = static_cast<ThreadRecord*>(entry->context);

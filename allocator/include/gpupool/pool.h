@@ -90,6 +90,8 @@ struct FailureReport {
   std::uint64_t device_total_bytes = 0;
   /// No stretch of addresses that is long enough is left, wherever pages are: reason `fragmented`.
   bool is_address_space_used_up = false;
+  /// The calling process was forked from the one that made the pool, which is closed to it.
+  bool is_process_gone = false;
 
   /// One line for a log: what was asked, what there was, which limit, why not.
   std::string text() const;

@@ -276,6 +276,8 @@ struct StatsV1 {
   // Addresses.
   std::uint64_t stale_pages = 0;     // that moved pages have left, and that are still mapped
   std::uint64_t address_ranges = 0;  // reserved; each as long as the first, at most 4
+
+  std::uint64_t closed_calls = 0;  // in a forked child, whose statistics have nothing else
 };
 
 }  // namespace gpupool
