@@ -74,6 +74,9 @@ double cost_ns(BackendCall call, std::uint64_t bytes, std::uint64_t mappings) no
     case BackendCall::query_event: return 350;
     case BackendCall::wait_event: return 450;
     case BackendCall::synchronize_event: return 350;
+    // Not measured; taken as a launch, and a copy of a few bytes with the wait for it.
+    case BackendCall::fill: return 2500;
+    case BackendCall::read: return 9000;
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "backend/cuda_driver.h"
 #include "backend/ledger.h"
+#include "backend/nvtx_notes.h"
 #include "gpupool/process.h"
 
 namespace gpupool {
@@ -129,14 +130,19 @@ class CudaBackend final : public Backend {
   }
 
   Result<PhysicalHandle> create(std::size_t bytes) override {
-    if (!is_whole_pages(bytes)) return Error::invalid_argument;
-    const CUmemAllocationProp properties = allocation_properties(device_);
-    CUmemGenericAllocationHandle created = 0;
-    const auto result = call([&] { return driver_.mem_create(&created, bytes, &properties, 0); });
-    if (!result) return result.error();
-    const PhysicalHandle handle{created};
-    ledger_.add_handle(handle, bytes);
-    return handle;
+    return create(bytes, allocation_properties(device_));
+  }
+
+  Result<PhysicalHandle> create_shareable(std::size_t bytes) override {
+    if (!info_.supports_shareable_handles) return Error::not_supported;
+    CUmemAllocationProp properties = allocation_properties(device_);
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    // Creation fails where the flag is set and the device cannot.
+    if (has_attribute(driver_, device_,
+                      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
+      properties.allocFlags.gpuDirectRDMACapable = 1;
+    }
+    return create(bytes, properties);
   }
 
   Result<void> release(PhysicalHandle handle) override {
@@ -160,11 +166,35 @@ class CudaBackend final : public Backend {
 
   Result<void> set_access(DeviceAddress address, std::size_t bytes) override {
     if (!ledger_.is_mapped(address, bytes)) return Error::invalid_argument;
-    CUmemAccessDesc access = {};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device_;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const CUmemAccessDesc access = access_of(device_);
     return call([&] { return driver_.mem_set_access(address, bytes, &access, 1); });
+  }
+
+  Result<void> set_shared_access(DeviceAddress address, std::size_t bytes,
+                                 const std::vector<int>& peers) override {
+    if (!ledger_.is_mapped(address, bytes)) return Error::invalid_argument;
+    std::vector<CUmemAccessDesc> access{access_of(device_)};
+    return call([&] {
+      for (const int ordinal : peers) {
+        CUdevice peer = 0;
+        const CUresult found = driver_.device_get(&peer, ordinal);
+        if (found != CUDA_SUCCESS) return found;
+        access.push_back(access_of(peer));
+      }
+      return driver_.mem_set_access(address, bytes, access.data(), access.size());
+    });
+  }
+
+  Result<bool> can_share_with(int ordinal) override {
+    int can = 0;
+    const auto result = call([&] {
+      CUdevice peer = 0;
+      const CUresult found = driver_.device_get(&peer, ordinal);
+      if (found != CUDA_SUCCESS) return found;
+      return driver_.device_can_access_peer(&can, peer, device_);
+    });
+    if (!result) return result.error();
+    return can != 0;
   }
 
   Result<void> unmap(DeviceAddress address, std::size_t bytes) override {
@@ -208,6 +238,20 @@ class CudaBackend final : public Backend {
     }
     return result;
   }
+
+  Result<void> fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
+                    RawStream stream) override {
+    return call([&] { return driver_.memset_d8_async(address, value, bytes, stream); });
+  }
+
+  Result<void> read(DeviceAddress address, std::size_t bytes, void* to, RawStream stream) override {
+    return call([&] {
+      const CUresult copied = driver_.memcpy_dtoh_async(to, address, bytes, stream);
+      return copied == CUDA_SUCCESS ? driver_.stream_synchronize(stream) : copied;
+    });
+  }
+
+  BlockNotes* block_notes() override { return &notes_; }
 
   Result<std::uint64_t> stream_id(RawStream stream) override {
     unsigned long long id = 0;
@@ -285,6 +329,24 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static CUmemAccessDesc access_of(CUdevice device) {
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return access;
+  }
+
+  Result<PhysicalHandle> create(std::size_t bytes, const CUmemAllocationProp& properties) {
+    if (!is_whole_pages(bytes)) return Error::invalid_argument;
+    CUmemGenericAllocationHandle created = 0;
+    const auto result = call([&] { return driver_.mem_create(&created, bytes, &properties, 0); });
+    if (!result) return result.error();
+    const PhysicalHandle handle{created};
+    ledger_.add_handle(handle, bytes);
+    return handle;
+  }
+
   template <class Body>
   Result<void> call(Body&& body) {
     const DriverScope scope(driver_, context_);
@@ -318,6 +380,7 @@ class CudaBackend final : public Backend {
   const DeviceInfo info_;
   const std::size_t granularity_bytes_;
   Ledger ledger_;
+  NvtxNotes notes_;
 };
 
 /// 2 MiB where the device cannot say, since it then maps nothing.

@@ -12,9 +12,9 @@
 namespace gpupool {
 namespace {
 
-constexpr std::uint32_t kExiting = 1;        // handlers of atexit() run
-constexpr std::uint32_t kMainHasEnded = 2;   // by exit(), or by pthread_exit()
-constexpr std::uint32_t kFork = 4;           // and all above: the number of forks
+constexpr std::uint32_t kExiting = 1;       // handlers of atexit() run
+constexpr std::uint32_t kMainHasEnded = 2;  // by exit(), or by pthread_exit()
+constexpr std::uint32_t kFork = 4;          // and all above: the number of forks
 
 constinit std::atomic<std::uint32_t> current_epoch{0};
 

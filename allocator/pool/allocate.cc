@@ -45,7 +45,10 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                                    : miss_small(request.bytes, stream);
     }
   }
-  return allocate_shared(request, stream, record, is_timed);
+  const Result<void*> block = allocate_shared(request, stream, record, is_timed);
+  if (guards_.is_on() && block.ok()) [[unlikely]]
+    return guard(block.value(), stream, record);
+  return block;
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
@@ -61,7 +64,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
     if (!is_itself || !streams_.is_known(stream)) return refuse_stream(request, stream);
     if (const auto fault = find_fault(request)) return fail(request, MissReason::size, *fault);
 
-    shape = internal::shape_of(request.bytes, request.alignment);
+    shape = internal::shape_of(request.bytes + guards_.canary_bytes(), request.alignment);
     if (request.allocation_class == AllocationClass::normal) {
       internal::ThreadCache* const cache = open_cache(record, stream);
       Tier tier = Tier::cache;
@@ -109,10 +112,10 @@ Error Pool::Impl::refuse_stream(const AllocationRequest& request,
 
 Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStream raw) {
   if (request.bytes == 0) return nullptr;
+  if (is_closed()) return Error::not_supported;
   CaptureState capture = CaptureState::none;
   internal::StreamState* stream = find_or_adopt(raw, &capture);
   if (stream == nullptr || capture == CaptureState::active) {
-  if (is_closed()) return Error::not_supported;
     // A graph replays what it captured: memory that others may get in between would be shared.
     MutexLock lock(mu_);
     return fail(request, MissReason::size,

@@ -1,8 +1,8 @@
 // Blocks for callers that name no stream.
 //
 // They follow the legacy default stream. A block that it gets is free of everybody else's work, or
-// that stream has been made to wait for it (CrossStreamPolicy); what is left is work of its own, and
-// of streams that it waits for. One event after all that, waited for here, is enough.
+// that stream has been made to wait for it (CrossStreamPolicy); what is left is work of its own,
+// and of streams that it waits for. One event after all that, waited for here, is enough.
 #include "pool/pool_impl.h"
 
 namespace gpupool {

@@ -33,7 +33,7 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
   if (due.has_value()) close_own_epoch(*due);
   if (!misuse.has_value()) return true;
   report_misuse(*misuse);
-  return misuse->kind == Misuse::wrong_size;
+  return misuse->kind == Misuse::wrong_size || misuse->kind == Misuse::canary;
 }
 
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
@@ -48,7 +48,7 @@ internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
 
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
                                                   internal::StreamState* stream,
-                                                  internal::ThreadRecord* record) {
+                                                  internal::ThreadRecord* record, bool is_guarded) {
   if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
@@ -63,6 +63,14 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   }
   if (recorder_ != nullptr) [[unlikely]]
     recorder_->note_free(pointer, trace_stream(index));
+  std::optional<MisuseReport> overrun;
+  TicketSet tickets_before;
+  if (guards_.is_on() && is_guarded) [[unlikely]] {
+    tickets_before = tickets_of(index);
+    overrun = guard_free(target, word, stream->raw());
+  }
+  // The stream may have ended meanwhile, and its index be another's.
+  const bool is_same_stream = !guards_.is_on() || streams_.is_known(stream);
 
   const std::uint64_t block_bytes =
       target.fallback != nullptr ? target.fallback->bytes : tiers_.bytes_of(target.block);
@@ -73,11 +81,15 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   if (target.fallback != nullptr) {
     has_stepped = counters.count_run_free(requested, 0);
     block_record.clear();
-    fallbacks_.retire(*target.fallback, tickets_at_free(pointer, word.has_extra_uses(), index));
+    fallbacks_.retire(*target.fallback, is_same_stream
+                                            ? tickets_at_free(pointer, word.has_extra_uses(), index)
+                                            : tickets_before);
   } else {
     has_stepped = target.block.is_run() ? counters.count_run_free(requested, block_bytes)
                                         : counters.count_small_free(word.bin(), requested);
-    if (word.has_extra_uses()) {
+    if (!is_same_stream) {
+      tiers_.put(target.block, tickets_before);
+    } else if (word.has_extra_uses()) {
       tiers_.put(target.block, tickets_at_free(pointer, true, index));
     } else {
       put_cached(open_cache(record, stream), target.block, index);
@@ -85,7 +97,8 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   }
   if (!word.is_untagged()) counters.count_tagged_free(word.tag(), requested);
   if (has_stepped) note_step_locked(record);
-  if (stream->raw() == per_thread_stream()) streams_.note_own_free(index);
+  if (stream->raw() == per_thread_stream() && is_same_stream) streams_.note_own_free(index);
+  if (overrun.has_value()) return overrun;
   if (bytes == kNoSize || bytes == requested) return std::nullopt;
   return count_misuse({.kind = Misuse::wrong_size,
                        .pointer = pointer,
@@ -155,11 +168,12 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   return true;
 }
 
-Pool::Impl::Target Pool::Impl::find_target(const void* pointer) {
+Pool::Impl::Target Pool::Impl::find_target(const void* pointer, bool or_inside) {
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
   Target target;
   if (const auto unit = arena_->find_unit(address)) {
-    const auto found = tiers_.find(*unit, address % internal::kUnitBytes);
+    const std::uint64_t offset = address % internal::kUnitBytes;
+    const auto found = or_inside ? tiers_.find_slowly(*unit, offset) : tiers_.find(*unit, offset);
     target.block = found.block;
     target.is_start = found.is_start;
   } else if (internal::Fallback* fallback = fallbacks_.find(address)) {

@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "gpupool/process.h"
 #include "gpupool/size_text.h"
+#include "pool/option_faults.h"
+#include "pool/own_allocation.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -109,6 +111,12 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
     }
   }
   if (options.watched_sizes.size() > kMaxWatchedSizes) return invalid("watched_sizes: at most 4");
+  if (auto fault = internal::find_debug_fault(options); !fault.ok()) return fault;
+  if (auto fault =
+          internal::find_peer_fault(options.peers, options.backing, options.runtime.alias_reuse);
+      !fault.ok()) {
+    return fault;
+  }
   return find_fault(options.runtime);
 }
 
@@ -119,6 +127,7 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
       clock_(options_.clock != nullptr ? *options_.clock : backend.clock()),
       start_time_ns_(clock_.now_ns()),
       driver_(backend, clock_, options_.observer),
+      guards_(backend, options_.debug),
       process_epoch_(process_epoch()),
       events_(backend),
       tiers_(streams_, options_.watched_sizes) {}
@@ -159,6 +168,9 @@ Result<void, Status> Pool::Impl::start() {
   if (kPageBytes % backend.granularity_bytes() != 0) {
     return Status{Error::not_supported, "the device's page size does not divide 2MiB"};
   }
+  if (auto fault = internal::find_device_fault(options_, backend); !fault.ok()) return fault;
+  driver_.set_peers(options_.peers);
+  driver_.set_notes(guards_.notes());
   watch_process();
   const auto limit = limit_from(options_.capacity);
   if (!limit.ok()) return limit.error();
@@ -167,10 +179,6 @@ Result<void, Status> Pool::Impl::start() {
   if (options_.reserve_bytes > limit_bytes_) {
     return invalid("reserve: " + format_size(options_.reserve_bytes) +
                    " is more than the capacity, " + format_size(limit_bytes_));
-  }
-  if (options_.backing == Backing::vmm && !backend.info().supports_vmm) {
-    return Status{Error::not_supported,
-                  "the device has no virtual memory management; use backing 'cudamalloc'"};
   }
   auto arena = options_.backing == Backing::vmm ? make_vmm_arena(driver_, limit_bytes_)
                                                 : make_segment_arena(driver_, limit_bytes_);
@@ -272,7 +280,7 @@ void Pool::Impl::shut_down() {
   }
   internal::Fallback fallback;
   while (fallbacks_.take_any(fallback)) {
-    static_cast<void>(driver_.deallocate(fallback.allocation, fallback.bytes));
+    static_cast<void>(internal::give_back_own(driver_, fallback));
   }
 }
 

@@ -1,10 +1,5 @@
 // The pool behind Pool: routes requests through the tiers, grows the arena, keeps the books.
-//
-// What it knows, and which lock guards what: pool_state.h.
-//
-// Split by what is done: hit.cc, miss.cc, allocate.cc, growth.cc, recycling.cc, deallocate.cc,
-// threads.cc, caching.cc, hand_over.cc, draining.cc, completion.cc, upkeep.cc, trimming.cc,
-// recording.cc, peaks.cc, report.cc.
+// What it knows, and which lock guards what: pool_state.h. Split by what is done, a file each.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
@@ -116,11 +111,10 @@ class Pool::Impl : private internal::PoolState {
   // miss.cc: what the cache at hand does not have
   Result<void*> miss_small(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
   Result<void*> miss_run(std::size_t bytes, internal::StreamState* stream) GPUPOOL_EXCLUDES(mu_);
-  std::uint32_t take_small_shared(internal::ThreadCache& cache, std::uint32_t bin)
-      GPUPOOL_REQUIRES(mu_);
+  std::uint32_t take_small_shared(internal::ThreadCache&, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   /// No cache has the run. May let go of the lock, to look for what is complete.
   void note_run_miss(internal::ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
-  internal::RunId take_run_shared(internal::ThreadCache& cache, std::uint32_t units)
+  internal::RunId take_run_shared(internal::ThreadCache&, std::uint32_t units)
       GPUPOOL_REQUIRES(mu_);
 
   /// The granule of the arena's first range that begins at `address`; beyond range_granules_ where
@@ -406,11 +400,12 @@ class Pool::Impl : private internal::PoolState {
 
   // deallocate.cc
   bool deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream);
-  Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
+  Target find_target(const void* pointer, bool or_inside = false) GPUPOOL_REQUIRES(mu_);
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes,
                                         internal::StreamState* stream,
-                                        internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+                                        internal::ThreadRecord* record, bool is_guarded = true)
+      GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Of what is freed on the stream now.
@@ -462,6 +457,13 @@ class Pool::Impl : private internal::PoolState {
   std::uint32_t trace_stream(StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
   std::vector<internal::RecordEvent> live_events() GPUPOOL_REQUIRES(mu_);
 
+  // guarding.cc: of a block that is to be handed out; of one given back, without the lock meanwhile
+  Result<void*> guard(void* block, internal::StreamState* stream, internal::ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_);
+  std::optional<MisuseReport> guard_free(const Target& target, internal::BlockWord word,
+                                         RawStream raw) GPUPOOL_REQUIRES(mu_);
+  internal::GuardedBlock guarded(const Target& target) GPUPOOL_REQUIRES(mu_);
+
   // pool.cc
   static Result<void, Status> find_fault(const RuntimeOptions& options);
   static Result<void, Status> find_fault(const PoolOptions& options);
@@ -480,10 +482,8 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t movable_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_satisfiable() const GPUPOOL_REQUIRES(mu_);
-  void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const
-      GPUPOOL_REQUIRES(mu_);
-  void fill_bytes(StatsV1& stats, const internal::CounterTotals& totals) const
-      GPUPOOL_REQUIRES(mu_);
+  void fill_counts(StatsV1& stats, const internal::CounterTotals&) const GPUPOOL_REQUIRES(mu_);
+  void fill_bytes(StatsV1& stats, const internal::CounterTotals&) const GPUPOOL_REQUIRES(mu_);
   void emit(SlowPathEvent event) const;
   static Tag tag_of(internal::BlockWord word) noexcept;
   BlockInfo info_of(BlockRef block) const GPUPOOL_REQUIRES(mu_);

@@ -38,6 +38,7 @@
 #include "pool/fallbacks.h"
 #include "pool/growth_forecast.h"
 #include "pool/growth_planner.h"
+#include "pool/guards.h"
 #include "pool/idle_pages.h"
 #include "pool/peak_window.h"
 #include "pool/recycler.h"
@@ -87,6 +88,7 @@ class PoolState {
   const std::uint64_t start_time_ns_;
   std::uint64_t start_unix_ns_ = 0;
   Driver driver_;
+  Guards guards_;
   const std::uint32_t process_epoch_;            // at the start
   std::atomic<bool> has_watched_exit_{false};    // since a thread first used the pool
   std::atomic<std::uint64_t> refused_calls_{0};  // in a forked child

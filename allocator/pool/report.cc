@@ -148,6 +148,8 @@ StatsV1 Pool::Impl::stats() {
   stats.epochs_closed = streams_.epochs_closed();
   stats.events_recorded = streams_.epochs_closed();
   stats.stream_mismatches = streams_.mismatches();
+  stats.guard_fills = guards_.fills();
+  stats.guard_postponed = guards_.postponed();
   stats.tag_count = options_.tags.size();
   stats.recycling = static_cast<std::uint8_t>(options_.runtime.recycling);
   stats.policy = static_cast<std::uint8_t>(options_.runtime.policy);
@@ -200,7 +202,7 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) {
 }
 
 Fit Pool::Impl::find_fit(std::size_t bytes, StreamIndex index) const {
-  const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
+  const Shape shape = internal::shape_of(bytes + guards_.canary_bytes(), kDefaultAlignment);
   const internal::RunTable& runs = tiers_.runs();
   const bool fits_now = shape.tier == Tier::size_class ? tiers_.has_slot(shape.size_class, index)
                         : shape.tier == Tier::buddy

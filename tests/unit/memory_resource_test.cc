@@ -1,5 +1,5 @@
-// The pool as a memory resource: what each version of CCCL asks of one, checked by the compiler, and
-// what its calls do, on the simulated device.
+// The pool as a memory resource: what each version of CCCL asks of one, checked by the compiler,
+// and what its calls do, on the simulated device.
 #include "gpupool/memory_resource.h"
 
 #include <concepts>
@@ -13,21 +13,20 @@ namespace {
 
 // The names of CCCL 3.1 and later, as its concepts of the same names put them.
 template <class T>
-concept LaterSynchronousResource =
-    std::equality_comparable<T> && std::copyable<T> &&
+concept LaterSynchronousResource = std::equality_comparable<T> && std::copyable<T> &&
     requires(T resource, void* pointer, std::size_t bytes, std::size_t alignment) {
-      { resource.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
-      { resource.deallocate_sync(pointer, bytes, alignment) } -> std::same_as<void>;
-      requires noexcept(resource.deallocate_sync(pointer, bytes, alignment));
-    };
+  { resource.allocate_sync(bytes, alignment) } -> std::same_as<void*>;
+  { resource.deallocate_sync(pointer, bytes, alignment) } -> std::same_as<void>;
+  requires noexcept(resource.deallocate_sync(pointer, bytes, alignment));
+};
 template <class T>
-concept LaterResource =
-    LaterSynchronousResource<T> && requires(T resource, cuda::stream_ref stream, void* pointer,
-                                            std::size_t bytes, std::size_t alignment) {
-      { resource.allocate(stream, bytes, alignment) } -> std::same_as<void*>;
-      { resource.deallocate(stream, pointer, bytes, alignment) } -> std::same_as<void>;
-      requires noexcept(resource.deallocate(stream, pointer, bytes, alignment));
-    };
+concept LaterResource = LaterSynchronousResource<T> &&
+    requires(T resource, cuda::stream_ref stream, void* pointer, std::size_t bytes,
+             std::size_t alignment) {
+  { resource.allocate(stream, bytes, alignment) } -> std::same_as<void*>;
+  { resource.deallocate(stream, pointer, bytes, alignment) } -> std::same_as<void>;
+  requires noexcept(resource.deallocate(stream, pointer, bytes, alignment));
+};
 template <class T>
 concept DeviceAccessible = requires(const T& resource) {
   get_property(resource, cuda::mr::device_accessible{});

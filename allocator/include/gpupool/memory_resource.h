@@ -1,9 +1,9 @@
 // A pool as a memory resource of CCCL (cuda::mr), for its containers and for RMM. Header only; the
 // one header of this library that needs CUDA's, where it is included and nowhere else.
 //
-//   gpupool::MemoryResource resource(*pool);                   // a handle: copies name the same pool
-//   void* p = resource.allocate(stream, bytes, alignment);     // CCCL 3.1 and later
-//   void* q = resource.allocate_async(bytes, alignment, stream);  // CCCL 3.0, CUDA 13.0
+//   gpupool::MemoryResource resource(*pool);                   // a handle: copies name the same
+//   pool void* p = resource.allocate(stream, bytes, alignment);     // CCCL 3.1 and later void* q =
+//   resource.allocate_async(bytes, alignment, stream);  // CCCL 3.0, CUDA 13.0
 //
 // It has the names of both versions, so that one class satisfies
 //   CCCL 3.0    cuda::mr::resource (allocate and deallocate without a stream), async_resource
@@ -28,10 +28,9 @@
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
 #endif
 
+#include <cstddef>
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
-
-#include <cstddef>
 #include <new>
 #include <stdexcept>
 #include <string>
