@@ -83,6 +83,9 @@ constexpr Number kNumbers[] = {
     {"tag_count", &StatsV1::tag_count},
     {"threshold_required_block_bytes", &StatsV1::threshold_required_block_bytes},
     {"reconfigurations", &StatsV1::reconfigurations},
+    {"guard_fills", &StatsV1::guard_fills},
+    {"guard_postponed", &StatsV1::guard_postponed},
+    {"closed_calls", &StatsV1::closed_calls},
 };
 
 struct Ratio {
