@@ -11,12 +11,14 @@ function(gpupool_install_component target component)
   install(TARGETS ${target} EXPORT gpupool-${component}
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+          FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+          ${ARGN})
   install(EXPORT gpupool-${component} NAMESPACE gpupool:: DESTINATION ${gpupool_package_dir}
           FILE gpupool-${component}-targets.cmake)
 endfunction()
 
-gpupool_install_component(gpupool_allocator allocator)
+gpupool_install_component(gpupool_allocator allocator
+  FILE_SET cccl_headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET gpupool_config)
   gpupool_install_component(gpupool_config config)
 endif()

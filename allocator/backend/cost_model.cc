@@ -77,6 +77,9 @@ double cost_ns(BackendCall call, std::uint64_t bytes, std::uint64_t mappings) no
     // Not measured; taken as asking the state, and as waiting for an event that is complete.
     case BackendCall::capture_id: return 31;
     case BackendCall::synchronize_device: return 350;
+    // Not measured; taken as a launch, and a copy of a few bytes with the wait for it.
+    case BackendCall::fill: return 2500;
+    case BackendCall::read: return 9000;
   }
   return 0;
 }

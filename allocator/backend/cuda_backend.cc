@@ -4,17 +4,15 @@
 // in the host program. What the caller's thread had current, and its capture mode, are as before.
 #include "gpupool/cuda_backend.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda_driver.h"
 #include "backend/ledger.h"
+#include "backend/nvtx_notes.h"
+#include "gpupool/process.h"
 
 namespace gpupool {
 namespace internal {
@@ -23,26 +21,26 @@ namespace {
 // Note [When the driver must not be touched]
 // A forked child inherits our memory but no driver: each call there fails in undefined ways. And
 // once the process has begun to exit, static destructors of others may have taken the driver
-// down. Both set this flag, and every call then fails without the driver being asked.
-std::atomic<bool> is_driver_off{false};
+// down, which it may also say itself (CUDA_ERROR_DEINITIALIZED). All of that turns it off, and
+// every call then fails without the driver being asked.
+std::atomic<bool> is_driver_down{false};
+constexpr std::uint64_t kNotYet = ~std::uint64_t{0};
+std::atomic<std::uint64_t> epoch_of_first_use{kNotYet};  // process_epoch()
 
-void turn_driver_off() { is_driver_off.store(true, std::memory_order_relaxed); }
-
-void watch_fork_and_exit() {
-  static std::once_flag once;
-  // Neither can be registered where the host has no memory left; then there is only the driver's
-  // own error, as in any CUDA program.
-  std::call_once(once, [] {
-    (void)pthread_atfork(nullptr, nullptr, turn_driver_off);
-    (void)std::atexit(turn_driver_off);
-  });
+bool is_driver_off() {
+  if (is_driver_down.load(std::memory_order_relaxed)) return true;
+  const std::uint64_t epoch = epoch_of_first_use.load(std::memory_order_relaxed);
+  return epoch != kNotYet && epoch != process_epoch() &&
+         process_state_since(static_cast<std::uint32_t>(epoch)) != ProcessState::same;
 }
+
+void turn_driver_off() { is_driver_down.store(true, std::memory_order_relaxed); }
 
 /// Makes a context current and captures of this thread undisturbed, and undoes both at its end.
 class DriverScope {
  public:
   DriverScope(const CudaDriver& driver, CUcontext context) : driver_(driver) {
-    if (is_driver_off.load(std::memory_order_relaxed)) return;
+    if (is_driver_off()) return;
     // In the default mode, calls that a capture on any thread deems unsafe (create, free, event
     // query) would fail and invalidate it.
     if (driver_.thread_exchange_stream_capture_mode(&mode_) != CUDA_SUCCESS) return;
@@ -77,6 +75,8 @@ class DriverScope {
 
 Result<void> to_result(CUresult result) {
   if (result == CUDA_SUCCESS) return {};
+  // It has gone before us: see the note above. Nothing that it gave is there any more.
+  if (result == CUDA_ERROR_DEINITIALIZED) turn_driver_off();
   return to_error(result);
 }
 
@@ -94,7 +94,7 @@ class CudaBackend final : public Backend {
 
   ~CudaBackend() override {
     // A driver that is already down (CUDA_ERROR_DEINITIALIZED) has released everything itself.
-    if (!is_driver_off.load()) (void)driver_.device_primary_ctx_release(device_);
+    if (!is_driver_off()) (void)driver_.device_primary_ctx_release(device_);
   }
 
   const DeviceInfo& info() const noexcept override { return info_; }
@@ -130,14 +130,19 @@ class CudaBackend final : public Backend {
   }
 
   Result<PhysicalHandle> create(std::size_t bytes) override {
-    if (!is_whole_pages(bytes)) return Error::invalid_argument;
-    const CUmemAllocationProp properties = allocation_properties(device_);
-    CUmemGenericAllocationHandle created = 0;
-    const auto result = call([&] { return driver_.mem_create(&created, bytes, &properties, 0); });
-    if (!result) return result.error();
-    const PhysicalHandle handle{created};
-    ledger_.add_handle(handle, bytes);
-    return handle;
+    return create(bytes, allocation_properties(device_));
+  }
+
+  Result<PhysicalHandle> create_shareable(std::size_t bytes) override {
+    if (!info_.supports_shareable_handles) return Error::not_supported;
+    CUmemAllocationProp properties = allocation_properties(device_);
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    // Creation fails where the flag is set and the device cannot.
+    if (has_attribute(driver_, device_,
+                      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)) {
+      properties.allocFlags.gpuDirectRDMACapable = 1;
+    }
+    return create(bytes, properties);
   }
 
   Result<void> release(PhysicalHandle handle) override {
@@ -161,11 +166,35 @@ class CudaBackend final : public Backend {
 
   Result<void> set_access(DeviceAddress address, std::size_t bytes) override {
     if (!ledger_.is_mapped(address, bytes)) return Error::invalid_argument;
-    CUmemAccessDesc access = {};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device_;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const CUmemAccessDesc access = access_of(device_);
     return call([&] { return driver_.mem_set_access(address, bytes, &access, 1); });
+  }
+
+  Result<void> set_shared_access(DeviceAddress address, std::size_t bytes,
+                                 const std::vector<int>& peers) override {
+    if (!ledger_.is_mapped(address, bytes)) return Error::invalid_argument;
+    std::vector<CUmemAccessDesc> access{access_of(device_)};
+    return call([&] {
+      for (const int ordinal : peers) {
+        CUdevice peer = 0;
+        const CUresult found = driver_.device_get(&peer, ordinal);
+        if (found != CUDA_SUCCESS) return found;
+        access.push_back(access_of(peer));
+      }
+      return driver_.mem_set_access(address, bytes, access.data(), access.size());
+    });
+  }
+
+  Result<bool> can_share_with(int ordinal) override {
+    int can = 0;
+    const auto result = call([&] {
+      CUdevice peer = 0;
+      const CUresult found = driver_.device_get(&peer, ordinal);
+      if (found != CUDA_SUCCESS) return found;
+      return driver_.device_can_access_peer(&can, peer, device_);
+    });
+    if (!result) return result.error();
+    return can != 0;
   }
 
   Result<void> unmap(DeviceAddress address, std::size_t bytes) override {
@@ -209,6 +238,20 @@ class CudaBackend final : public Backend {
     }
     return result;
   }
+
+  Result<void> fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
+                    RawStream stream) override {
+    return call([&] { return driver_.memset_d8_async(address, value, bytes, stream); });
+  }
+
+  Result<void> read(DeviceAddress address, std::size_t bytes, void* to, RawStream stream) override {
+    return call([&] {
+      const CUresult copied = driver_.memcpy_dtoh_async(to, address, bytes, stream);
+      return copied == CUDA_SUCCESS ? driver_.stream_synchronize(stream) : copied;
+    });
+  }
+
+  BlockNotes* block_notes() override { return &notes_; }
 
   Result<std::uint64_t> stream_id(RawStream stream) override {
     unsigned long long id = 0;
@@ -303,6 +346,24 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static CUmemAccessDesc access_of(CUdevice device) {
+    CUmemAccessDesc access = {};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return access;
+  }
+
+  Result<PhysicalHandle> create(std::size_t bytes, const CUmemAllocationProp& properties) {
+    if (!is_whole_pages(bytes)) return Error::invalid_argument;
+    CUmemGenericAllocationHandle created = 0;
+    const auto result = call([&] { return driver_.mem_create(&created, bytes, &properties, 0); });
+    if (!result) return result.error();
+    const PhysicalHandle handle{created};
+    ledger_.add_handle(handle, bytes);
+    return handle;
+  }
+
   template <class Body>
   Result<void> call(Body&& body) {
     const DriverScope scope(driver_, context_);
@@ -318,7 +379,7 @@ class CudaBackend final : public Backend {
     const bool is_default = reinterpret_cast<std::uintptr_t>(stream) <=
                             reinterpret_cast<std::uintptr_t>(per_thread_stream());
     if (is_default) return call(body);
-    if (is_driver_off.load(std::memory_order_relaxed)) return Error::backend_failure;
+    if (is_driver_off()) return Error::backend_failure;
     return to_result(body());
   }
 
@@ -336,6 +397,7 @@ class CudaBackend final : public Backend {
   const DeviceInfo info_;
   const std::size_t granularity_bytes_;
   Ledger ledger_;
+  NvtxNotes notes_;
 };
 
 /// 2 MiB where the device cannot say, since it then maps nothing.
@@ -361,7 +423,7 @@ Status refused(const CudaDriver& driver, int ordinal, CUresult result) {
 
 Result<std::unique_ptr<Backend>, Status> open_cuda_backend(int ordinal) {
   using namespace internal;
-  if (is_driver_off.load(std::memory_order_relaxed)) {
+  if (is_driver_off()) {
     return Status{Error::not_supported,
                   "CUDA cannot be used in a forked child, nor while the process exits"};
   }
@@ -376,7 +438,9 @@ Result<std::unique_ptr<Backend>, Status> open_cuda_backend(int ordinal) {
     return Status{Error::not_supported, "there is no CUDA device " + std::to_string(ordinal) +
                                             "; this process sees " + std::to_string(count)};
   }
-  watch_fork_and_exit();
+  watch_process();
+  std::uint64_t none = kNotYet;
+  epoch_of_first_use.compare_exchange_strong(none, process_epoch(), std::memory_order_relaxed);
   CUdevice device = 0;
   CUcontext context = nullptr;
   CUresult result = driver.device_get(&device, ordinal);

@@ -44,6 +44,7 @@ void fetch_device_calls(Loader& loader, CudaDriver& driver) {
   loader.fetch("cuDeviceGetUuid", 11040, driver.device_get_uuid);
   loader.fetch("cuDeviceGetPCIBusId", 4010, driver.device_get_pci_bus_id);
   loader.fetch("cuDeviceGetAttribute", 2000, driver.device_get_attribute);
+  loader.fetch("cuDeviceCanAccessPeer", 4000, driver.device_can_access_peer);
   loader.fetch("cuDevicePrimaryCtxRetain", 7000, driver.device_primary_ctx_retain);
   loader.fetch("cuDevicePrimaryCtxRelease", 11000, driver.device_primary_ctx_release);
   loader.fetch("cuCtxGetCurrent", 4000, driver.ctx_get_current);
@@ -58,6 +59,8 @@ void fetch_memory_calls(Loader& loader, CudaDriver& driver) {
   loader.fetch("cuMemGetInfo", 3020, driver.mem_get_info);
   loader.fetch("cuMemAlloc", 3020, driver.mem_alloc);
   loader.fetch("cuMemFree", 3020, driver.mem_free);
+  loader.fetch("cuMemsetD8Async", 3020, driver.memset_d8_async);
+  loader.fetch("cuMemcpyDtoHAsync", 3020, driver.memcpy_dtoh_async);
   loader.fetch("cuMemGetAllocationGranularity", 10020, driver.mem_get_allocation_granularity);
   loader.fetch("cuMemAddressReserve", 10020, driver.mem_address_reserve);
   loader.fetch("cuMemAddressFree", 10020, driver.mem_address_free);
@@ -73,6 +76,7 @@ void fetch_stream_calls(Loader& loader, CudaDriver& driver) {
   loader.fetch("cuStreamIsCapturing", 10000, driver.stream_is_capturing);
   loader.fetch("cuStreamGetCaptureInfo", 10010, driver.stream_get_capture_info);
   loader.fetch("cuStreamWaitEvent", 3020, driver.stream_wait_event);
+  loader.fetch("cuStreamSynchronize", 2000, driver.stream_synchronize);
   loader.fetch("cuEventCreate", 2000, driver.event_create);
   loader.fetch("cuEventDestroy", 4000, driver.event_destroy);
   loader.fetch("cuEventRecord", 2000, driver.event_record);
@@ -140,6 +144,11 @@ Result<CudaDriver, Status> load_cuda_driver() {
   return driver;
 }
 
+bool has_attribute(const CudaDriver& driver, CUdevice device, CUdevice_attribute attribute) {
+  int value = 0;
+  return driver.device_get_attribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
+}
+
 DeviceInfo read_device_info(const CudaDriver& driver, CUdevice device, int ordinal) {
   DeviceInfo info;
   info.ordinal = ordinal;
@@ -158,11 +167,12 @@ DeviceInfo read_device_info(const CudaDriver& driver, CUdevice device, int ordin
   }
   CUuuid uuid = {};
   if (driver.device_get_uuid(&uuid, device) == CUDA_SUCCESS) info.uuid = print_uuid(uuid);
-  int has_vmm = 0;
   info.supports_vmm =
-      driver.device_get_attribute(&has_vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                  device) == CUDA_SUCCESS &&
-      has_vmm != 0;
+      has_attribute(driver, device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  info.supports_shareable_handles =
+      info.supports_vmm &&
+      has_attribute(driver, device,
+                    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
   return info;
 }
 

@@ -29,6 +29,7 @@ struct CudaDriver {
   PFN_cuDeviceGetUuid_v11040 device_get_uuid = nullptr;
   PFN_cuDeviceGetPCIBusId_v4010 device_get_pci_bus_id = nullptr;
   PFN_cuDeviceGetAttribute_v2000 device_get_attribute = nullptr;
+  PFN_cuDeviceCanAccessPeer_v4000 device_can_access_peer = nullptr;
   PFN_cuDevicePrimaryCtxRetain_v7000 device_primary_ctx_retain = nullptr;
   PFN_cuDevicePrimaryCtxRelease_v11000 device_primary_ctx_release = nullptr;
   PFN_cuCtxGetCurrent_v4000 ctx_get_current = nullptr;
@@ -39,6 +40,8 @@ struct CudaDriver {
   PFN_cuMemGetInfo_v3020 mem_get_info = nullptr;
   PFN_cuMemAlloc_v3020 mem_alloc = nullptr;
   PFN_cuMemFree_v3020 mem_free = nullptr;
+  PFN_cuMemsetD8Async_v3020 memset_d8_async = nullptr;
+  PFN_cuMemcpyDtoHAsync_v3020 memcpy_dtoh_async = nullptr;
   PFN_cuMemGetAllocationGranularity_v10020 mem_get_allocation_granularity = nullptr;
   PFN_cuMemAddressReserve_v10020 mem_address_reserve = nullptr;
   PFN_cuMemAddressFree_v10020 mem_address_free = nullptr;
@@ -51,6 +54,7 @@ struct CudaDriver {
   PFN_cuStreamIsCapturing_v10000 stream_is_capturing = nullptr;
   PFN_cuStreamGetCaptureInfo_v10010 stream_get_capture_info = nullptr;
   PFN_cuStreamWaitEvent_v3020 stream_wait_event = nullptr;
+  PFN_cuStreamSynchronize_v2000 stream_synchronize = nullptr;
   PFN_cuEventCreate_v2000 event_create = nullptr;
   PFN_cuEventDestroy_v4000 event_destroy = nullptr;
   PFN_cuEventRecord_v2000 event_record = nullptr;
@@ -61,6 +65,9 @@ struct CudaDriver {
 /// Fetches all entry points and initialises the driver. The error is not_supported, and says in
 /// words for a person what is missing.
 Result<CudaDriver, Status> load_cuda_driver();
+
+/// Whether the device has `attribute`; false where the driver does not know it.
+bool has_attribute(const CudaDriver& driver, CUdevice device, CUdevice_attribute attribute);
 
 DeviceInfo read_device_info(const CudaDriver& driver, CUdevice device, int ordinal);
 

@@ -53,6 +53,12 @@ Result<PhysicalHandle> Driver::create(std::size_t bytes) {
                      bytes);
 }
 
+Result<PhysicalHandle> Driver::create_shareable(std::size_t bytes) {
+  return count_taken(
+      timed(DriverOperation::create, bytes, [&] { return backend_.create_shareable(bytes); }),
+      bytes);
+}
+
 Result<void> Driver::release(PhysicalHandle handle, std::size_t bytes) {
   return count_released(
       timed(DriverOperation::release, bytes, [&] { return backend_.release(handle); }), bytes);
@@ -63,8 +69,10 @@ Result<void> Driver::map(DeviceAddress address, std::size_t bytes, PhysicalHandl
 }
 
 Result<void> Driver::set_access(DeviceAddress address, std::size_t bytes) {
-  return timed(DriverOperation::set_access, bytes,
-               [&] { return backend_.set_access(address, bytes); });
+  return timed(DriverOperation::set_access, bytes, [&] {
+    return peers_.empty() ? backend_.set_access(address, bytes)
+                          : backend_.set_shared_access(address, bytes, peers_);
+  });
 }
 
 Result<void> Driver::unmap(DeviceAddress address, std::size_t bytes) {
@@ -72,14 +80,20 @@ Result<void> Driver::unmap(DeviceAddress address, std::size_t bytes) {
 }
 
 Result<DeviceAddress> Driver::allocate(std::size_t bytes) {
-  return count_taken(
+  auto address = count_taken(
       timed(DriverOperation::allocate, bytes, [&] { return backend_.allocate(bytes); }), bytes);
+  if (notes_ != nullptr && address.ok()) notes_->add_heap(address.value(), bytes);
+  return address;
 }
 
 Result<void> Driver::deallocate(DeviceAddress address, std::size_t bytes) {
-  return count_released(
+  // Before, since the address may be another's at once.
+  if (notes_ != nullptr) notes_->remove_heap(address);
+  auto gone = count_released(
       timed(DriverOperation::deallocate, bytes, [&] { return backend_.deallocate(address); }),
       bytes);
+  if (notes_ != nullptr && !gone.ok()) notes_->add_heap(address, bytes);
+  return gone;
 }
 
 void Driver::add_to(StatsV1& stats) const {

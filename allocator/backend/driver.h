@@ -13,6 +13,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "gpupool/backend.h"
 #include "gpupool/observer.h"
@@ -28,7 +30,13 @@ class Driver {
   Backend& backend() const noexcept { return backend_; }
   std::uint64_t now_ns() const noexcept { return backend_.clock().now_ns(); }
 
+  /// Whoever else is given access to what is mapped, and who is told what is allocated; before any
+  /// call.
+  void set_peers(std::vector<int> peers) { peers_ = std::move(peers); }
+  void set_notes(BlockNotes* notes) noexcept { notes_ = notes; }
+
   Result<PhysicalHandle> create(std::size_t bytes);
+  Result<PhysicalHandle> create_shareable(std::size_t bytes);
   Result<void> release(PhysicalHandle handle, std::size_t bytes);
   Result<void> map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle);
   Result<void> set_access(DeviceAddress address, std::size_t bytes);
@@ -71,6 +79,8 @@ class Driver {
   Backend& backend_;
   const Clock& event_clock_;
   SlowPathObserver* observer_;
+  std::vector<int> peers_;
+  BlockNotes* notes_ = nullptr;
   std::array<Counters, kDriverOperationCount> counters_;
   std::atomic<std::uint64_t> taken_bytes_{0};
   std::array<std::atomic<std::uint64_t>, kReleaseReasonCount> released_bytes_{};

@@ -32,6 +32,8 @@ const char* to_string(BackendCall call) noexcept {
     case BackendCall::synchronize_event: return "synchronize_event";
     case BackendCall::capture_id: return "capture_id";
     case BackendCall::synchronize_device: return "synchronize_device";
+    case BackendCall::fill: return "fill";
+    case BackendCall::read: return "read";
   }
   return "unknown";
 }
@@ -203,6 +205,11 @@ Result<PhysicalHandle> FaultyBackend::create(std::size_t bytes) {
   return inner_.create(bytes);
 }
 
+Result<PhysicalHandle> FaultyBackend::create_shareable(std::size_t bytes) {
+  if (const auto error = plan_->enter(BackendCall::create)) return *error;
+  return inner_.create_shareable(bytes);
+}
+
 Result<void> FaultyBackend::release(PhysicalHandle handle) {
   if (const auto error = plan_->enter(BackendCall::release)) return *error;
   return inner_.release(handle);
@@ -218,6 +225,14 @@ Result<void> FaultyBackend::set_access(DeviceAddress address, std::size_t bytes)
   return inner_.set_access(address, bytes);
 }
 
+Result<void> FaultyBackend::set_shared_access(DeviceAddress address, std::size_t bytes,
+                                              const std::vector<int>& peers) {
+  if (const auto error = plan_->enter(BackendCall::set_access)) return *error;
+  return inner_.set_shared_access(address, bytes, peers);
+}
+
+Result<bool> FaultyBackend::can_share_with(int peer) { return inner_.can_share_with(peer); }
+
 Result<void> FaultyBackend::unmap(DeviceAddress address, std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::unmap)) return *error;
   return inner_.unmap(address, bytes);
@@ -232,6 +247,20 @@ Result<void> FaultyBackend::deallocate(DeviceAddress address) {
   if (const auto error = plan_->enter(BackendCall::deallocate)) return *error;
   return inner_.deallocate(address);
 }
+
+Result<void> FaultyBackend::fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
+                                 RawStream stream) {
+  if (const auto error = plan_->enter(BackendCall::fill)) return *error;
+  return inner_.fill(address, bytes, value, stream);
+}
+
+Result<void> FaultyBackend::read(DeviceAddress address, std::size_t bytes, void* to,
+                                 RawStream stream) {
+  if (const auto error = plan_->enter(BackendCall::read)) return *error;
+  return inner_.read(address, bytes, to, stream);
+}
+
+BlockNotes* FaultyBackend::block_notes() { return inner_.block_notes(); }
 
 Result<std::uint64_t> FaultyBackend::stream_id(RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::stream_id)) return *error;

@@ -67,7 +67,7 @@ Result<void> SimulatedDeviceMemory::free_reservation(DeviceAddress address, std:
   return {};
 }
 
-Result<PhysicalHandle> SimulatedDeviceMemory::create(std::uint64_t bytes) {
+Result<PhysicalHandle> SimulatedDeviceMemory::create(std::uint64_t bytes, bool is_shareable) {
   if (bytes == 0 || !is_multiple(bytes)) return Error::invalid_argument;
   if (bytes > free_bytes()) return Error::out_of_memory;
   const auto offset = store_->create(bytes);
@@ -76,6 +76,7 @@ Result<PhysicalHandle> SimulatedDeviceMemory::create(std::uint64_t bytes) {
   SimulatedBacking& backing = handles_[handle];
   backing.bytes = bytes;
   backing.store_offset = *offset;
+  backing.is_shareable = is_shareable;
   held_bytes_ += bytes;
   return PhysicalHandle{handle};
 }
@@ -113,12 +114,14 @@ Result<void> SimulatedDeviceMemory::map(DeviceAddress address, std::uint64_t byt
   return {};
 }
 
-Result<void> SimulatedDeviceMemory::set_access(DeviceAddress address, std::uint64_t bytes) {
+Result<void> SimulatedDeviceMemory::set_access(DeviceAddress address, std::uint64_t bytes,
+                                               const std::vector<int>& peers) {
   auto it = find_whole_mappings(address, bytes);
   if (it == mappings_.end()) return Error::invalid_argument;
   if (!store_->set_access(address, bytes)) return Error::backend_failure;
   for (; it != mappings_.end() && it->first < address + bytes; ++it) {
     it->second.is_accessible = true;
+    for (const int peer : peers) it->second.peers.push_back(peer);
   }
   return {};
 }
@@ -168,6 +171,41 @@ void SimulatedDeviceMemory::deallocate(DeviceAddress address) {
 SimulatedBacking* SimulatedDeviceMemory::find_plain(DeviceAddress address) {
   const auto it = plain_.find(address);
   return it == plain_.end() ? nullptr : &it->second;
+}
+
+bool SimulatedDeviceMemory::is_accessible_from(int ordinal, DeviceAddress address,
+                                               std::uint64_t bytes) const {
+  if (find_plain_base(address) != 0) return true;
+  auto it = mappings_.upper_bound(address);
+  if (it == mappings_.begin()) return false;
+  const DeviceAddress end = address + bytes;
+  for (--it; address < end; ++it) {
+    if (it == mappings_.end() || it->first > address) return false;
+    const Mapping& mapping = it->second;
+    if (address >= it->first + mapping.bytes) return false;
+    if (std::find(mapping.peers.begin(), mapping.peers.end(), ordinal) == mapping.peers.end()) {
+      return false;
+    }
+    address = it->first + mapping.bytes;
+  }
+  return true;
+}
+
+DeviceAddress SimulatedDeviceMemory::find_plain_base(DeviceAddress address) const {
+  auto it = plain_.upper_bound(address);
+  if (it == plain_.begin()) return 0;
+  --it;
+  return address - it->first < it->second.bytes ? it->first : 0;
+}
+
+PhysicalHandle SimulatedDeviceMemory::find_shareable(DeviceAddress address) const {
+  auto it = mappings_.upper_bound(address);
+  if (it == mappings_.begin()) return {};
+  --it;
+  const Mapping& mapping = it->second;
+  const bool is_inside = address - it->first < mapping.bytes;
+  return is_inside && mapping.backing->is_shareable ? PhysicalHandle{mapping.handle}
+                                                    : PhysicalHandle{};
 }
 
 std::uint64_t SimulatedDeviceMemory::mapping_count(DeviceAddress address,

@@ -44,6 +44,7 @@ struct SimulatedBacking {
   std::uint64_t store_offset = 0;
   std::uint64_t mapping_count = 0;
   bool is_released = false;
+  bool is_shareable = false;
   std::vector<SimulatedUse> uses;
 
   /// Forgets what work `position` of `stream` uses.
@@ -68,10 +69,12 @@ class SimulatedDeviceMemory {
 
   Result<DeviceAddress> reserve(std::uint64_t bytes, std::uint64_t alignment);
   Result<void> free_reservation(DeviceAddress address, std::uint64_t bytes);
-  Result<PhysicalHandle> create(std::uint64_t bytes);
+  Result<PhysicalHandle> create(std::uint64_t bytes, bool is_shareable);
   Result<void> release(PhysicalHandle handle);
   Result<void> map(DeviceAddress address, std::uint64_t bytes, PhysicalHandle handle);
-  Result<void> set_access(DeviceAddress address, std::uint64_t bytes);
+  /// For the device itself, and for `peers`.
+  Result<void> set_access(DeviceAddress address, std::uint64_t bytes,
+                          const std::vector<int>& peers);
   Result<void> unmap(DeviceAddress address, std::uint64_t bytes);
   Result<DeviceAddress> allocate(std::uint64_t bytes);
   /// Requires: find_plain(address) != nullptr and its uses are empty.
@@ -79,6 +82,13 @@ class SimulatedDeviceMemory {
 
   /// The plain allocation that starts at `address`, nullptr if there is none.
   SimulatedBacking* find_plain(DeviceAddress address);
+  /// Whether the device of that ordinal may use all of the range. Plain allocations: always, what
+  /// they need (cudaDeviceEnablePeerAccess) is not modelled.
+  bool is_accessible_from(int ordinal, DeviceAddress address, std::uint64_t bytes) const;
+  /// The plain allocation that covers `address`; 0: none.
+  DeviceAddress find_plain_base(DeviceAddress address) const;
+  /// The shareable handle that is mapped over `address`; 0: none.
+  PhysicalHandle find_shareable(DeviceAddress address) const;
   /// How many mappings begin inside the range; 1 at least.
   std::uint64_t mapping_count(DeviceAddress address, std::uint64_t bytes) const;
   /// Bytes of a live handle, 0 for one that is not.
@@ -99,6 +109,7 @@ class SimulatedDeviceMemory {
     std::uint64_t handle = 0;
     SimulatedBacking* backing = nullptr;
     bool is_accessible = false;
+    std::vector<int> peers;  // that were given access, too
   };
   using Mappings = std::map<DeviceAddress, Mapping>;
 

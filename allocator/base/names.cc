@@ -97,6 +97,7 @@ const char* to_string(Misuse value) noexcept {
     case Misuse::wrong_size: return "wrong_size";
     case Misuse::unknown_stream: return "unknown_stream";
     case Misuse::leak: return "leak";
+    case Misuse::canary: return "canary";
   }
   return "unknown";
 }
@@ -137,6 +138,14 @@ const char* to_string(Backing value) noexcept {
   switch (value) {
     case Backing::vmm: return "vmm";
     case Backing::cudamalloc: return "cudamalloc";
+  }
+  return "unknown";
+}
+
+const char* to_string(ContiguousBacking value) noexcept {
+  switch (value) {
+    case ContiguousBacking::cudamalloc: return "cudamalloc";
+    case ContiguousBacking::handle: return "handle";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <new>
 
 #include "base/hot_slot.h"
 #include "base/mutex.h"
@@ -116,6 +117,15 @@ void wait_for_exits(const void* owner) {
     }
     calls_ended.wait(seen);
   }
+}
+
+void forget_all_threads() {
+  // Whoever held the lock is not here to give it back.
+  new (&lists_mutex) Mutex;
+  calls = nullptr;
+  thread_list = nullptr;
+  // What was at hand misses from now on, and the long way says why.
+  hot_slot = HotSlot{.tag = hot_slot.tag};
 }
 
 ThreadExitEntry* find_own_entry(const void* owner) {

@@ -29,6 +29,8 @@ bool watch_thread(ThreadExitEntry& entry);
 void forget_thread(ThreadExitEntry& entry);
 /// Returns once no call of `owner` is running. Requires: all its entries are forgotten.
 void wait_for_exits(const void* owner);
+/// In a forked child: only the calling thread is left, and what was watched was the parent's.
+void forget_all_threads();
 /// The calling thread's entry of `owner`; nullptr if there is none.
 ThreadExitEntry* find_own_entry(const void* owner);
 

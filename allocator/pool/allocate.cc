@@ -31,6 +31,8 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                         internal::StreamState* stream, bool was_asked,
                                         std::optional<CaptureState> capture) {
   if (request.bytes == 0) return nullptr;
+  if (is_closed()) [[unlikely]]
+    return Error::not_supported;
   internal::ThreadRecord* const record = own_record();
   internal::HotSlot& hot = internal::hot_slot;
   // Set aside by a hit that asked for the next one to be timed.
@@ -44,7 +46,7 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                                    : miss_small(request.bytes, stream);
     }
   }
-  return allocate_shared(request, stream, record, is_timed, capture);
+  return guard_if_on(allocate_shared(request, stream, record, is_timed, capture), stream, record);
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
@@ -67,7 +69,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
     stream = serving_stream(placement, stream);
     if (stream == nullptr) return fail(request, MissReason::size, Error::backend_failure, nullptr);
 
-    shape = internal::shape_of(request.bytes, request.alignment);
+    shape = internal::shape_of(request.bytes + guards_.canary_bytes(), request.alignment);
     if (request.allocation_class == AllocationClass::normal) {
       internal::ThreadCache* const cache = open_cache(record, stream);
       Tier tier = Tier::cache;
@@ -116,6 +118,7 @@ Error Pool::Impl::refuse_stream(const AllocationRequest& request,
 
 Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStream raw) {
   if (request.bytes == 0) return nullptr;
+  if (is_closed()) return Error::not_supported;
   CaptureState capture = CaptureState::none;
   internal::StreamState* stream = find_or_adopt(raw, &capture);
   if (stream == nullptr) {
@@ -124,7 +127,8 @@ Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStre
   }
   // A graph replays what it captured: what caches have, others may get in between.
   if (internal::is_captured(capture)) {
-    return allocate_shared(request, stream, own_record(), false, capture);
+    internal::ThreadRecord* const record = own_record();
+    return guard_if_on(allocate_shared(request, stream, record, false, capture), stream, record);
   }
   return allocate_cold(request, stream, false, capture);
 }

@@ -13,6 +13,9 @@ using internal::MutexLock;
 bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::StreamState* stream,
                                  bool is_by_handle) {
   if (pointer == nullptr) return true;
+  // While the process exits there is nothing left to keep.
+  if (is_closed()) [[unlikely]]
+    return process_state_since(process_epoch_) == ProcessState::exiting;
   internal::ThreadRecord* const record = own_record();
   if (record != nullptr && has_at_hand(*record, stream) && put_thoroughly(pointer, bytes)) {
     return true;
@@ -32,11 +35,12 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
   if (due.has_value()) close_own_epoch(*due);
   if (!misuse.has_value()) return true;
   report_misuse(*misuse);
-  return misuse->kind == Misuse::wrong_size;
+  return misuse->kind == Misuse::wrong_size || misuse->kind == Misuse::canary;
 }
 
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
   if (pointer == nullptr) return true;
+  if (is_closed()) return process_state_since(process_epoch_) == ProcessState::exiting;
   return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr), true);
 }
 
@@ -47,7 +51,8 @@ internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
                                                   const internal::StreamState* stream,
                                                   internal::ThreadRecord* record,
-                                                  const internal::Placement& placement) {
+                                                  const internal::Placement& placement,
+                                                  bool is_guarded) {
   if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
@@ -62,6 +67,14 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   }
   if (recorder_ != nullptr) [[unlikely]]
     recorder_->note_free(pointer, trace_stream(index));
+  std::optional<MisuseReport> overrun;
+  TicketSet tickets_before;
+  if (guards_.is_on() && is_guarded) [[unlikely]] {
+    tickets_before = tickets_of(index);
+    overrun = guard_free(target, word, stream->raw());
+  }
+  // The stream may have ended meanwhile, and its index be another's.
+  const bool is_same_stream = !guards_.is_on() || streams_.is_known(stream);
 
   const std::uint64_t block_bytes =
       target.fallback != nullptr ? target.fallback->bytes : tiers_.bytes_of(target.block);
@@ -70,26 +83,30 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
   internal::ThreadCounters& counters = counters_of(record);
   bool has_stepped = false;
   using Kind = internal::PrivatePools::Kind;
+  const auto tickets = [&](Kind kind) GPUPOOL_REQUIRES(mu_) {
+    const TicketSet own = is_same_stream ? tickets_of(index) : tickets_before;
+    if (!word.has_extra_uses()) return own;
+    return tickets_at_free(pointer, is_same_stream ? stream : nullptr, own, placement, kind,
+                           block_bytes);
+  };
   if (target.fallback != nullptr) {
     has_stepped = counters.count_run_free(requested, 0);
     block_record.clear();
-    fallbacks_.retire(*target.fallback, word.has_extra_uses()
-                                            ? tickets_at_free(pointer, *stream, placement,
-                                                              Kind::fallback, block_bytes)
-                                            : tickets_of(index));
+    fallbacks_.retire(*target.fallback, tickets(Kind::fallback));
   } else {
     const Kind kind = target.block.is_run() ? Kind::run : Kind::in_chunk;
     has_stepped = target.block.is_run() ? counters.count_run_free(requested, block_bytes)
                                         : counters.count_small_free(word.bin(), requested);
-    if (word.has_extra_uses()) {
-      tiers_.put(target.block, tickets_at_free(pointer, *stream, placement, kind, block_bytes));
+    if (word.has_extra_uses() || !is_same_stream) {
+      tiers_.put(target.block, tickets(kind));
     } else {
       put_cached(open_cache(record, stream), target.block, index);
     }
   }
   if (!word.is_untagged()) counters.count_tagged_free(word.tag(), requested);
   if (has_stepped) note_step_locked(record);
-  if (stream->raw() == per_thread_stream()) streams_.note_own_free(index);
+  if (stream->raw() == per_thread_stream() && is_same_stream) streams_.note_own_free(index);
+  if (overrun.has_value()) return overrun;
   if (bytes == kNoSize || bytes == requested) return std::nullopt;
   return count_misuse({.kind = Misuse::wrong_size,
                        .pointer = pointer,
@@ -103,7 +120,8 @@ void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
 }
 
 Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer,
-                                                  const internal::StreamState& stream,
+                                                  const internal::StreamState* stream,
+                                                  const TicketSet& own,
                                                   const internal::Placement& placement,
                                                   internal::PrivatePools::Kind kind,
                                                   std::uint64_t bytes) {
@@ -112,12 +130,11 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer,
                                  [](const ExtraUse& use) { return use.is_home; });
   const bool is_private = home != uses->second.end();
   TicketSet tickets;
+  const bool is_placed = stream != nullptr && placement.is_private();
   const internal::StreamState* const as =
-      placement.is_private() ? private_pools_.find(placement, stream.id()) : &stream;
+      is_placed ? private_pools_.find(placement, stream->id()) : stream;
   // On the pseudo-stream that it was served to, it is that one's alone.
-  if (!is_private || as == nullptr || as->index() != home->ticket.stream) {
-    tickets = tickets_of(stream.index());
-  }
+  if (!is_private || as == nullptr || as->index() != home->ticket.stream) tickets = own;
   if (is_private) private_pools_.note_freed(home->ticket.stream, kind, bytes);
   for (const ExtraUse& use : uses->second) {
     tickets.add(use.at_free ? streams_.ticket(use.ticket.stream) : use.ticket, streams_);
@@ -173,11 +190,12 @@ bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
   return true;
 }
 
-Pool::Impl::Target Pool::Impl::find_target(const void* pointer) {
+Pool::Impl::Target Pool::Impl::find_target(const void* pointer, bool or_inside) {
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
   Target target;
   if (const auto unit = arena_->find_unit(address)) {
-    const auto found = tiers_.find(*unit, address % internal::kUnitBytes);
+    const std::uint64_t offset = address % internal::kUnitBytes;
+    const auto found = or_inside ? tiers_.find_slowly(*unit, offset) : tiers_.find(*unit, offset);
     target.block = found.block;
     target.is_start = found.is_start;
   } else if (internal::Fallback* fallback = fallbacks_.find(address)) {

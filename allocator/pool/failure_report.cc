@@ -134,10 +134,17 @@ std::string misses(const FailureReport& report) {
   return text;
 }
 
+std::string process_gone(const FailureReport& report) {
+  return std::string(to_string(report.error)) +
+         ": this process was forked from the one that made the pool, or exits; a forked child has "
+         "no access to the device and must not use the pool";
+}
+
 }  // namespace
 
 std::string FailureReport::headline() const {
   if (!happened) return "no request has failed";
+  if (is_process_gone) return process_gone(*this);
   std::string text = verdict(*this) + "; limit " + human(limit_in_force_bytes) + " (" +
                      limit_name(*this) + "), held " + human(held_bytes) + " = live " +
                      human(live_requested_bytes) + " + waste " + human(waste_bytes) + " + cached " +
@@ -151,6 +158,7 @@ std::string FailureReport::headline() const {
 
 std::string FailureReport::text() const {
   if (!happened) return "no request has failed";
+  if (is_process_gone) return process_gone(*this);
   std::string asked = "alignment " + human(requested_alignment);
   if (is_contiguous) asked += ", contiguous";
   if (stream_id != 0) asked += ", stream " + std::to_string(stream_id);

@@ -11,18 +11,19 @@ void copy(const Fallback& from, Fallback& to) {
   to.address = from.address;
   to.allocation = from.allocation;
   to.bytes = from.bytes;
+  to.handle = from.handle;
+  to.has_own_addresses = from.has_own_addresses;
+  to.is_mapped = from.is_mapped;
   to.tickets = from.tickets;
   to.is_pending = from.is_pending;
 }
 
 }  // namespace
 
-Fallback& Fallbacks::add(DeviceAddress address, DeviceAddress allocation, std::uint64_t bytes) {
-  Fallback& fallback = by_address_[address];
-  fallback.address = address;
-  fallback.allocation = allocation;
-  fallback.bytes = bytes;
-  bytes_ += bytes;
+Fallback& Fallbacks::add(const Fallback& own) {
+  Fallback& fallback = by_address_[own.address];
+  copy(own, fallback);
+  bytes_ += own.bytes;
   return fallback;
 }
 
@@ -75,7 +76,7 @@ bool Fallbacks::take_any(Fallback& out) {
 }
 
 void Fallbacks::put_back(const Fallback& fallback) {
-  Fallback& again = add(fallback.address, fallback.allocation, fallback.bytes);
+  Fallback& again = add(fallback);
   retire(again, fallback.tickets);
 }
 

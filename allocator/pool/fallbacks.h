@@ -1,4 +1,5 @@
-// Blocks that the arena does not hold: one driver allocation each, by address.
+// Blocks that the arena does not hold: one driver allocation each, or one physical handle at
+// addresses of its own (own_allocation.h), by address.
 //
 //   bytes() = sum of the allocations' sizes, live and pending
 //
@@ -20,9 +21,12 @@
 namespace gpupool::internal {
 
 struct Fallback {
-  DeviceAddress address = 0;     // what the caller holds, aligned
-  DeviceAddress allocation = 0;  // what the driver gave
-  std::uint64_t bytes = 0;       // of the allocation
+  DeviceAddress address = 0;       // what the caller holds, aligned
+  DeviceAddress allocation = 0;    // what the driver gave
+  std::uint64_t bytes = 0;         // of the allocation
+  PhysicalHandle handle;           // none: cudaMalloc
+  bool has_own_addresses = false;  // `allocation` was reserved, for a handle
+  bool is_mapped = false;          // the handle is, there
   BlockRecord block;
   TicketSet tickets;  // once freed
   bool is_pending = false;
@@ -30,7 +34,8 @@ struct Fallback {
 
 class Fallbacks {
  public:
-  Fallback& add(DeviceAddress address, DeviceAddress allocation, std::uint64_t bytes);
+  /// With what the driver gave, as `own` says.
+  Fallback& add(const Fallback& own);
   /// The block that starts at or covers `address`; nullptr if there is none.
   Fallback* find(DeviceAddress address);
   const Fallback* find(DeviceAddress address) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "pool/own_allocation.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -138,18 +139,19 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
                                             internal::StreamState* stream,
                                             internal::ThreadRecord* record, FallbackReason reason,
                                             LadderLog& log) {
-  // Room to begin at a boundary where the driver promises less than is asked for.
-  const std::uint64_t slack = request.alignment > internal::kGranuleBytes ? request.alignment : 0;
-  const std::uint64_t bytes = internal::round_up(request.bytes, internal::kGranuleBytes) + slack;
+  const auto kind =
+      reason == FallbackReason::contiguous ? options_.contiguous : ContiguousBacking::cudamalloc;
+  const std::uint64_t bytes =
+      internal::own_bytes(request.bytes + guards_.canary_bytes(), request.alignment, kind);
   if (!make_room(bytes, log)) return Error::out_of_memory;
   log.note_try(LadderRung::grow);
-  const auto allocation = driver_.allocate(bytes);
-  if (!allocation.ok()) return allocation.error();
+  internal::Fallback own;
+  const auto taken = internal::take_own(driver_, bytes, request.alignment, kind, own);
+  if (!taken.ok()) return taken.error();
   log.note_gain(LadderRung::grow, bytes);
   MutexLock lock(mu_);
-  const DeviceAddress address =
-      internal::round_up(allocation.value(), std::max<std::uint64_t>(request.alignment, 1));
-  internal::Fallback& fallback = fallbacks_.add(address, allocation.value(), bytes);
+  const DeviceAddress address = own.address;
+  internal::Fallback& fallback = fallbacks_.add(own);
   const std::uint32_t tag = code_of(request.tag == kCurrentTag ? current_tag() : request.tag);
   internal::ThreadCounters& counters = counters_of(record);
   if (counters.count_run(request.bytes, 0)) note_step_locked(record);

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "gpupool/process.h"
 #include "gpupool/size_text.h"
+#include "pool/option_faults.h"
+#include "pool/own_allocation.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -61,6 +64,22 @@ Result<void, Status> find_trim_fault(const TrimOptions& trim) {
   return {};
 }
 
+Status closed() {
+  return {Error::not_supported, "the pool is of the process that this one was forked from"};
+}
+
+/// Left as it is until the process ends, and known to leak checkers.
+void abandon(void* impl) {
+  struct Abandoned {
+    void* impl = nullptr;
+    Abandoned* next = nullptr;
+  };
+  static std::atomic<Abandoned*> last{nullptr};
+  auto* const node = new Abandoned{impl, last.load()};
+  while (!last.compare_exchange_weak(node->next, node)) {
+  }
+}
+
 }  // namespace
 
 // The beginning.
@@ -95,6 +114,12 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
     }
   }
   if (options.watched_sizes.size() > kMaxWatchedSizes) return invalid("watched_sizes: at most 4");
+  if (auto fault = internal::find_debug_fault(options); !fault.ok()) return fault;
+  if (auto fault =
+          internal::find_peer_fault(options.peers, options.backing, options.runtime.alias_reuse);
+      !fault.ok()) {
+    return fault;
+  }
   return find_fault(options.runtime);
 }
 
@@ -105,6 +130,8 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
       clock_(options_.clock != nullptr ? *options_.clock : backend.clock()),
       start_time_ns_(clock_.now_ns()),
       driver_(backend, clock_, options_.observer),
+      guards_(backend, options_.debug),
+      process_epoch_(process_epoch()),
       events_(backend),
       tiers_(streams_, options_.watched_sizes),
       private_pools_(caches_) {}
@@ -146,6 +173,10 @@ Result<void, Status> Pool::Impl::start() {
   if (kPageBytes % backend.granularity_bytes() != 0) {
     return Status{Error::not_supported, "the device's page size does not divide 2MiB"};
   }
+  if (auto fault = internal::find_device_fault(options_, backend); !fault.ok()) return fault;
+  driver_.set_peers(options_.peers);
+  driver_.set_notes(guards_.notes());
+  watch_process();
   const auto limit = limit_from(options_.capacity);
   if (!limit.ok()) return limit.error();
   limit_bytes_ = limit.value();
@@ -153,10 +184,6 @@ Result<void, Status> Pool::Impl::start() {
   if (options_.reserve_bytes > limit_bytes_) {
     return invalid("reserve: " + format_size(options_.reserve_bytes) +
                    " is more than the capacity, " + format_size(limit_bytes_));
-  }
-  if (options_.backing == Backing::vmm && !backend.info().supports_vmm) {
-    return Status{Error::not_supported,
-                  "the device has no virtual memory management; use backing 'cudamalloc'"};
   }
   auto arena = options_.backing == Backing::vmm ? make_vmm_arena(driver_, limit_bytes_)
                                                 : make_segment_arena(driver_, limit_bytes_);
@@ -260,8 +287,23 @@ void Pool::Impl::shut_down() {
   }
   internal::Fallback fallback;
   while (fallbacks_.take_any(fallback)) {
-    static_cast<void>(driver_.deallocate(fallback.allocation, fallback.bytes));
+    static_cast<void>(internal::give_back_own(driver_, fallback));
   }
+}
+
+// Note [Fork and exit]
+// In a forked child every call is refused, counted where that takes no lock, and touches nothing:
+// the driver is the parent's, and a lock may be held by a thread that there is not. What the fork
+// has emptied is what was at hand, so that no hit is served either.
+// Once the process exits, from the end of the main thread's own objects on, nothing is asked of the
+// driver any more, which may be gone, and takes all back by itself: requests that no cache serves
+// are refused, a free is as good as done, and statistics go on. A pool that ends then is left as it
+// is, but for the file of its recording.
+
+bool internal::PoolState::is_closed_by_now() noexcept {
+  const ProcessState state = process_state_since(process_epoch_);
+  if (state == ProcessState::forked) refused_calls_.fetch_add(1, std::memory_order_relaxed);
+  return state != ProcessState::same;
 }
 
 // The public methods.
@@ -273,10 +315,20 @@ Result<std::unique_ptr<Pool>, Status> Pool::create(Backend& backend, PoolOptions
 }
 
 Pool::Pool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Pool::~Pool() = default;
+Pool::~Pool() {
+  if (!impl_->is_closed()) return;
+  // Whoever wants to know how it ended stops it before.
+  if (!impl_->is_forked()) static_cast<void>(impl_->stop_recording().ok());
+  abandon(impl_.release());
+}
 
-Result<StreamRef> Pool::adopt_stream(RawStream stream) { return impl_->adopt_stream(stream); }
-bool Pool::release_stream(StreamRef stream) { return impl_->release_stream(stream); }
+Result<StreamRef> Pool::adopt_stream(RawStream stream) {
+  if (impl_->is_closed()) return Error::not_supported;
+  return impl_->adopt_stream(stream);
+}
+bool Pool::release_stream(StreamRef stream) {
+  return !impl_->is_closed() && impl_->release_stream(stream);
+}
 
 Result<void*> Pool::allocate(const AllocationRequest& request, StreamRef stream) {
   return impl_->allocate_cold(request, stream.state(), false);
@@ -288,24 +340,40 @@ bool Pool::deallocate_raw(void* pointer, std::size_t bytes, RawStream stream) {
   return impl_->deallocate_raw(pointer, bytes, stream);
 }
 bool Pool::record_stream(void* pointer, StreamRef stream) {
-  return impl_->record_use(pointer, stream, true);
+  return !impl_->is_closed() && impl_->record_use(pointer, stream, true);
 }
 bool Pool::record_use(void* pointer, StreamRef stream) {
-  return impl_->record_use(pointer, stream, false);
+  return !impl_->is_closed() && impl_->record_use(pointer, stream, false);
 }
 bool Pool::note_dependency(StreamRef source, StreamRef destination) {
-  return impl_->note_dependency(source, destination);
+  return !impl_->is_closed() && impl_->note_dependency(source, destination);
 }
 
-Result<std::size_t> Pool::find_size(const void* pointer) const { return impl_->find_size(pointer); }
+Result<std::size_t> Pool::find_size(const void* pointer) const {
+  if (impl_->is_forked()) return Error::not_supported;
+  return impl_->find_size(pointer);
+}
 Fit Pool::would_fit(std::size_t bytes, StreamRef stream) const {
-  return impl_->would_fit(bytes, stream);
+  return impl_->is_forked() ? Fit::no : impl_->would_fit(bytes, stream);
 }
-StatsV1 Pool::stats() const { return impl_->stats(); }
+StatsV1 Pool::stats() const {
+  if (!impl_->is_forked()) return impl_->stats();
+  StatsV1 stats;
+  stats.closed_calls = impl_->refused_calls_.load();
+  return stats;
+}
 void Pool::visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const {
-  impl_->visit_blocks(visitor);
+  if (!impl_->is_forked()) impl_->visit_blocks(visitor);
 }
-FailureReport Pool::last_failure() const { return impl_->last_failure(); }
+FailureReport Pool::last_failure() const {
+  if (!impl_->is_forked()) return impl_->last_failure();
+  FailureReport report;
+  report.happened = true;
+  report.error = Error::not_supported;
+  report.reason = MissReason::size;
+  report.is_process_gone = true;
+  return report;
+}
 Result<Tag> Pool::find_tag(std::string_view name) const {
   const auto& tags = impl_->options().tags;
   const auto found = std::find(tags.begin(), tags.end(), name);
@@ -315,21 +383,34 @@ Result<Tag> Pool::find_tag(std::string_view name) const {
 const std::string& Pool::name() const noexcept { return impl_->options().name; }
 const std::vector<std::string>& Pool::tag_names() const noexcept { return impl_->options().tags; }
 const DeviceInfo& Pool::device() const noexcept { return impl_->device(); }
-RuntimeOptions Pool::runtime_options() const { return impl_->runtime_options(); }
+RuntimeOptions Pool::runtime_options() const {
+  return impl_->is_forked() ? impl_->options().runtime : impl_->runtime_options();
+}
 
 std::uint64_t Pool::trim(std::uint64_t target_held_bytes, TrimReason reason) {
-  return impl_->trim(target_held_bytes, reason);
+  return impl_->is_closed() ? 0 : impl_->trim(target_held_bytes, reason);
 }
 Result<void, Status> Pool::reconfigure(const RuntimeOptions& options) {
+  if (impl_->is_forked()) return closed();
   return impl_->reconfigure(options);
 }
 Result<void, Status> Pool::record(const std::string& path, RecordOptions options) {
+  if (impl_->is_forked()) return closed();
   return impl_->start_recording(path, options);
 }
-Result<RecordReport, Status> Pool::stop_recording() { return impl_->stop_recording(); }
-MaintainReport Pool::maintain(std::chrono::nanoseconds budget) { return impl_->maintain(budget); }
-std::uint64_t Pool::drain_caches() { return impl_->drain_caches(); }
-void Pool::reset_peaks() { impl_->reset_peaks(); }
-void Pool::check_invariants() const { impl_->check_invariants(); }
+Result<RecordReport, Status> Pool::stop_recording() {
+  if (impl_->is_forked()) return closed();
+  return impl_->stop_recording();
+}
+MaintainReport Pool::maintain(std::chrono::nanoseconds budget) {
+  return impl_->is_closed() ? MaintainReport() : impl_->maintain(budget);
+}
+std::uint64_t Pool::drain_caches() { return impl_->is_closed() ? 0 : impl_->drain_caches(); }
+void Pool::reset_peaks() {
+  if (!impl_->is_forked()) impl_->reset_peaks();
+}
+void Pool::check_invariants() const {
+  if (!impl_->is_forked()) impl_->check_invariants();
+}
 
 }  // namespace gpupool

@@ -1,8 +1,5 @@
 // The pool behind Pool: routes requests through the tiers, grows the arena, keeps the books.
-//
-// What it knows, and which lock guards what: pool_state.h.
-//
-// Split by what is done, each in a file of its own.
+// What it knows, and which lock guards what: pool_state.h. Split by what is done, a file each.
 #ifndef GPUPOOL_POOL_POOL_IMPL_H_
 #define GPUPOOL_POOL_POOL_IMPL_H_
 
@@ -401,10 +398,11 @@ class Pool::Impl : private internal::PrivateServing {
   // deallocate.cc
   bool deallocate_cold(void* pointer, std::size_t bytes, StreamState* stream,
                        bool is_by_handle = false);
-  Target find_target(const void* pointer) GPUPOOL_REQUIRES(mu_);
+  Target find_target(const void* pointer, bool or_inside = false) GPUPOOL_REQUIRES(mu_);
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes, const StreamState* stream,
-                                        ThreadRecord* record, const internal::Placement& placement)
+                                        ThreadRecord* record, const internal::Placement& placement,
+                                        bool is_guarded = true)
       GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
@@ -412,8 +410,8 @@ class Pool::Impl : private internal::PrivateServing {
   TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {
     return TicketSet(streams_.ticket(stream));
   }
-  /// Of one with extra uses.
-  TicketSet tickets_at_free(const void* pointer, const internal::StreamState& stream,
+  /// Of one with extra uses, `own` being those of the stream that frees; that one has ended: nullptr.
+  TicketSet tickets_at_free(const void* pointer, const StreamState* stream, const TicketSet& own,
                             const internal::Placement& placement, internal::PrivatePools::Kind kind,
                             std::uint64_t bytes) GPUPOOL_REQUIRES(mu_);
   MisuseReport count_misuse(MisuseReport report) GPUPOOL_REQUIRES(mu_);
@@ -458,6 +456,17 @@ class Pool::Impl : private internal::PrivateServing {
   std::uint32_t trace_stream(StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
   std::vector<internal::RecordEvent> live_events() GPUPOOL_REQUIRES(mu_);
 
+  // guarding.cc: of a block that is to be handed out; of one given back, without the lock meanwhile
+  Result<void*> guard(void* block, const StreamState* stream, ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_);
+  Result<void*> guard_if_on(Result<void*> block, const StreamState* stream, ThreadRecord* record)
+      GPUPOOL_EXCLUDES(mu_) {
+    return guards_.is_on() && block.ok() ? guard(block.value(), stream, record) : block;
+  }
+  std::optional<MisuseReport> guard_free(const Target& target, internal::BlockWord word,
+                                         RawStream raw) GPUPOOL_REQUIRES(mu_);
+  internal::GuardedBlock guarded(const Target& target) GPUPOOL_REQUIRES(mu_);
+
   // pool.cc
   static Result<void, Status> find_fault(const RuntimeOptions& options);
   static Result<void, Status> find_fault(const PoolOptions& options);
@@ -478,10 +487,8 @@ class Pool::Impl : private internal::PrivateServing {
   internal::PrivatePools::Bytes private_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t movable_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t largest_satisfiable(bool exchanges) const GPUPOOL_REQUIRES(mu_);
-  void fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const
-      GPUPOOL_REQUIRES(mu_);
-  void fill_bytes(StatsV1& stats, const internal::CounterTotals& totals) const
-      GPUPOOL_REQUIRES(mu_);
+  void fill_counts(StatsV1& stats, const internal::CounterTotals&) const GPUPOOL_REQUIRES(mu_);
+  void fill_bytes(StatsV1& stats, const internal::CounterTotals&) const GPUPOOL_REQUIRES(mu_);
   void emit(SlowPathEvent event) const;
   static Tag tag_of(internal::BlockWord word) noexcept;
   BlockInfo info_of(BlockRef block) const GPUPOOL_REQUIRES(mu_);

@@ -36,9 +36,11 @@
 #include "cache/depot.h"
 #include "cache/thread_caches.h"
 #include "gpupool/pool.h"
+#include "gpupool/process.h"
 #include "pool/fallbacks.h"
 #include "pool/growth_forecast.h"
 #include "pool/growth_planner.h"
+#include "pool/guards.h"
 #include "pool/idle_pages.h"
 #include "pool/ladder.h"
 #include "pool/peak_window.h"
@@ -70,6 +72,14 @@ class PoolState {
     return latest_ns_ = std::max(latest_ns_, clock_.now_ns());
   }
 
+  /// Whether the driver must not be called any more. Note [Fork and exit].
+  bool is_closed() noexcept { return process_epoch() != process_epoch_ && is_closed_by_now(); }
+  /// Whether no lock may be taken either, which may be held by a thread that there is not.
+  bool is_forked() noexcept {
+    return is_closed() && process_state_since(process_epoch_) == ProcessState::forked;
+  }
+  bool is_closed_by_now() noexcept;
+
   // What a hit reads, written seldom.
   const std::uint64_t serial_;
   DeviceAddress range_base_ = 0;  // of the arena's first range; with segments there is none
@@ -83,6 +93,10 @@ class PoolState {
   const std::uint64_t start_time_ns_;
   std::uint64_t start_unix_ns_ = 0;
   Driver driver_;
+  Guards guards_;
+  const std::uint32_t process_epoch_;            // at the start
+  std::atomic<bool> has_watched_exit_{false};    // since a thread first used the pool
+  std::atomic<std::uint64_t> refused_calls_{0};  // in a forked child
 
   Mutex record_mu_;
   Mutex release_mu_ GPUPOOL_ACQUIRED_AFTER(record_mu_);

@@ -155,6 +155,8 @@ StatsV1 Pool::Impl::stats() {
   stats.epochs_closed = streams_.epochs_closed();
   stats.events_recorded = streams_.epochs_closed();
   stats.stream_mismatches = streams_.mismatches();
+  stats.guard_fills = guards_.fills();
+  stats.guard_postponed = guards_.postponed();
   stats.tag_count = options_.tags.size();
   stats.recycling = static_cast<std::uint8_t>(options_.runtime.recycling);
   stats.policy = static_cast<std::uint8_t>(options_.runtime.policy);
@@ -202,7 +204,7 @@ Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) {
   if (find_fault(request).has_value()) return Fit::no;
   const bool is_known = streams_.is_known(stream.state());
   const StreamIndex index = is_known ? stream.state()->index() : internal::kAnybody;
-  const Shape shape = internal::shape_of(bytes, kDefaultAlignment);
+  const Shape shape = internal::shape_of(bytes + guards_.canary_bytes(), kDefaultAlignment);
   if (!is_known) tiers_.runs().part();
   Fit fit = find_fit(bytes, shape, index);
   if (fit != Fit::now && fit != Fit::by_growth && !exchanges_pages()) {

@@ -23,6 +23,7 @@ ThreadRecord* Pool::Impl::own_record() {
   if (ThreadRecord* const known = find_own_record()) return known;
   HotSlot& hot = internal::hot_slot;
   if (hot.is_ending) return nullptr;
+  if (!has_watched_exit_.exchange(true)) watch_process();
   ThreadRecord* record = nullptr;
   if (const internal::ThreadExitEntry* const entry = internal::find_own_entry(this)) {
     record = static_cast<ThreadRecord*>(entry->context);
@@ -106,7 +107,7 @@ void Pool::Impl::end_own_stream(const ThreadRecord& record) {
 // Caches of the calling thread.
 
 ThreadCache* Pool::Impl::switch_to(ThreadRecord& record, const internal::StreamState* stream) {
-  if (stream == nullptr || options_.verify_streams) return nullptr;
+  if (stream == nullptr || options_.verify_streams || guards_.is_on()) return nullptr;
   ThreadCache* const cache = record.find(stream, stream->index());
   if (cache == nullptr) return nullptr;
   HotSlot& hot = internal::hot_slot;

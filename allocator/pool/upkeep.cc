@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "pool/own_allocation.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -143,7 +144,7 @@ std::uint64_t Pool::Impl::free_complete_fallbacks() {
       MutexLock lock(mu_);
       if (!fallbacks_.take_complete(streams_, fallback)) return released;
     }
-    const auto gone = driver_.deallocate(fallback.allocation, fallback.bytes);
+    const auto gone = internal::give_back_own(driver_, fallback);
     MutexLock lock(mu_);
     if (!gone.ok()) {
       fallbacks_.put_back(fallback);
@@ -155,7 +156,11 @@ std::uint64_t Pool::Impl::free_complete_fallbacks() {
 }
 
 Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
-  if (auto fault = find_fault(options); !fault.ok()) return fault;
+  PoolOptions changed;
+  changed.backing = options_.backing;
+  changed.peers = options_.peers;
+  changed.runtime = options;
+  if (auto fault = find_fault(changed); !fault.ok()) return fault;
   MutexLock lock(mu_);
   if (options.trim.idle_after_ns != options_.runtime.trim.idle_after_ns) idle_pages_.restart();
   options_.runtime = options;

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kMaxPort = std::numeric_limits<std::uint16_t>::max();
 constexpr std::uint64_t kMaxPortCount = 1024;
+constexpr std::uint64_t kMaxOrdinal = 1023;  // of a device; more than any machine has
 // Bytes without a tag are shown under this name.
 constexpr std::string_view kUntaggedName = "untagged";
 
@@ -107,6 +108,51 @@ void read_out_of_memory(const YamlNode& node, OutOfMemoryOptions& options, Error
   });
 }
 
+void read_debug(const YamlNode& node, DebugOptions& debug, ErrorList& errors) {
+  Section section(node, "pool.debug", errors);
+  using Value = const YamlNode&;
+  section.read({
+      {"scrub", [&](Value v) { section.assign(v, read_boolean(v), debug.scrub); }},
+      {"poison", [&](Value v) { section.assign(v, read_boolean(v), debug.poison); }},
+      {"canary", [&](Value v) { section.assign(v, read_boolean(v), debug.canary); }},
+      {"nvtx", [&](Value v) { section.assign(v, read_boolean(v), debug.nvtx); }},
+  });
+  const YamlNode* const poison = section.find("poison");
+  if (poison != nullptr && debug.poison && debug.scrub) {
+    section.refuse(*poison, "is not to be had with pool.debug.scrub; allowed is one of the two");
+  }
+}
+
+Read<int> read_peer(const YamlNode& node) {
+  const auto ordinal = read_integer(node, 0, kMaxOrdinal);
+  if (!ordinal.ok()) return ordinal.error();
+  return static_cast<int>(ordinal.value());
+}
+
+/// What several keys of the section say together.
+void check_pool(Section& section, const PoolOptions& pool) {
+  const auto* capacity_bytes = std::get_if<std::uint64_t>(&pool.capacity);
+  const YamlNode* const reserve = section.find("reserve");
+  if (reserve != nullptr && capacity_bytes != nullptr && pool.reserve_bytes > *capacity_bytes) {
+    section.refuse(*reserve,
+                   "is more than pool.capacity; allowed is up to " + format_size(*capacity_bytes));
+  }
+  const YamlNode* const debug = section.find("debug");
+  if (debug != nullptr && pool.debug.nvtx && pool.backing != Backing::cudamalloc) {
+    section.refuse(*debug, "asks for nvtx, which takes pool.backing: cudamalloc");
+  }
+  const YamlNode* const peers = section.find("peers");
+  if (peers == nullptr || pool.peers.empty()) return;
+  if (pool.backing != Backing::vmm) {
+    section.refuse(*peers,
+                   "takes pool.backing: vmm; memory of cudaMalloc follows"
+                   " cudaDeviceEnablePeerAccess");
+  }
+  if (pool.runtime.alias_reuse == AliasReuse::same_stream) {
+    section.refuse(*peers, "is not to be had with pool.alias_reuse: same_stream");
+  }
+}
+
 void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
   Section section(node, "pool", errors);
   using Value = const YamlNode&;
@@ -157,13 +203,20 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
                    read_watched_size);
        }},
       {"verify_streams", [&](Value v) { section.assign(v, read_boolean(v), pool.verify_streams); }},
+      {"contiguous",
+       [&](Value v) {
+         section.assign(v,
+                        read_choice<ContiguousBacking>(
+                            v, {{ContiguousBacking::cudamalloc}, {ContiguousBacking::handle}}),
+                        pool.contiguous);
+       }},
+      {"peers",
+       [&](Value v) {
+         read_list(section, v, kMaxPeers, "up to 16 devices", pool.peers, read_peer);
+       }},
+      {"debug", [&](Value v) { read_debug(v, pool.debug, errors); }},
   });
-  const auto* capacity_bytes = std::get_if<std::uint64_t>(&pool.capacity);
-  const YamlNode* const reserve = section.find("reserve");
-  if (reserve != nullptr && capacity_bytes != nullptr && pool.reserve_bytes > *capacity_bytes) {
-    section.refuse(*reserve,
-                   "is more than pool.capacity; allowed is up to " + format_size(*capacity_bytes));
-  }
+  check_pool(section, pool);
 }
 
 void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& errors) {

@@ -76,6 +76,8 @@ std::string describe(const Config& config) {
   const TrimOptions& trim = runtime.trim;
   std::vector<std::string> watched;
   for (const std::uint64_t size : pool.watched_sizes) watched.push_back(format_size(size));
+  std::vector<std::string> peers;
+  for (const int peer : pool.peers) peers.push_back(std::to_string(peer));
   const std::vector<std::pair<std::string, std::string>> lines = {
       {"version", "1"},
       {"pool.name", pool.name},
@@ -101,6 +103,12 @@ std::string describe(const Config& config) {
       {"pool.cache_large", bytes_text(pool.cache_large_bytes)},
       {"pool.watched_sizes", join(watched)},
       {"pool.verify_streams", yes_no(pool.verify_streams)},
+      {"pool.contiguous", to_string(pool.contiguous)},
+      {"pool.peers", join(peers)},
+      {"pool.debug.scrub", yes_no(pool.debug.scrub)},
+      {"pool.debug.poison", yes_no(pool.debug.poison)},
+      {"pool.debug.canary", yes_no(pool.debug.canary)},
+      {"pool.debug.nvtx", yes_no(pool.debug.nvtx)},
       {"exporter.enabled", yes_no(config.exporter.enabled)},
       {"exporter.bind", config.exporter.bind},
       {"exporter.port", port_text(config.exporter)},

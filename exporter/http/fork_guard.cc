@@ -1,11 +1,12 @@
 #include "exporter/http/fork_guard.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <mutex>
+
+#include "gpupool/process.h"
 
 namespace gpupool::internal {
 namespace {
@@ -34,7 +35,8 @@ void register_once() {
   static std::once_flag once;
   std::call_once(once, [] {
     slots();
-    pthread_atfork(nullptr, nullptr, close_in_child);
+    // Where that fails, as where the table is full, a child keeps the sockets: no harm to us.
+    static_cast<void>(run_in_forked_children(close_in_child));
   });
 }
 

@@ -85,6 +85,9 @@ constexpr Number kNumbers[] = {
     {"reconfigurations", &StatsV1::reconfigurations},
     {"out_of_memory_wait_ns", &StatsV1::out_of_memory_wait_ns},
     {"wait_option_ns", &StatsV1::wait_option_ns},
+    {"guard_fills", &StatsV1::guard_fills},
+    {"guard_postponed", &StatsV1::guard_postponed},
+    {"closed_calls", &StatsV1::closed_calls},
 };
 
 struct Ratio {

@@ -372,6 +372,13 @@ constexpr MetricRow kTable[] = {
      {"device", "pool", "alert"},
      "Value at which an alert is meant to fire, in the unit of what it compares.",
      alert_thresholds},
+    {"gpupool_guard_fills_total", kCounter, kPool,
+     "Blocks that were filled on the device, for pool.debug.scrub or poison.",
+     number<&S::guard_fills>},
+    {"gpupool_guard_postponed_total", kCounter, kPool,
+     "Frees at which scrub could not be done; from the first on blocks are zeroed when handed out,"
+     " too.",
+     number<&S::guard_postponed>},
     {"gpupool_maintain_steps_total", kCounter, kPool, "Steps of upkeep.",
      number<&S::maintain_steps>},
     {kCollectDuration, kGauge, kNone, "Time that it took to collect this page.", nullptr},

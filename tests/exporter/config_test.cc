@@ -61,6 +61,8 @@ pool:
   cache_large: 64 MiB
   watched_sizes: [1GiB, 256MiB]
   verify_streams: true
+  contiguous: handle
+  debug: {poison: true, canary: true, nvtx: true}
 exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true}
 alerts:
   fragmentation_ratio: 0.6
@@ -86,6 +88,9 @@ tags:
   const std::vector<std::uint64_t> watched = {std::uint64_t{1} << 30, std::uint64_t{256} << 20};
   EXPECT_EQ(config.pool.watched_sizes, watched);
   EXPECT_TRUE(config.pool.verify_streams);
+  EXPECT_EQ(config.pool.contiguous, ContiguousBacking::handle);
+  EXPECT_FALSE(config.pool.debug.scrub);
+  EXPECT_TRUE(config.pool.debug.poison && config.pool.debug.canary && config.pool.debug.nvtx);
   EXPECT_FALSE(config.exporter.enabled);
   EXPECT_EQ(config.exporter.bind, "::1");
   EXPECT_EQ(config.exporter.port, 9400);
@@ -94,6 +99,11 @@ tags:
   EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
   EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
   EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
+}
+
+TEST(ConfigTest, PeersAreOrdinals) {
+  EXPECT_EQ(parse_ok("pool: {peers: [1, 3]}").pool.peers, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(parse_ok("pool: {peers: []}").pool.peers.empty());
 }
 
 TEST(ConfigTest, CapacityForms) {
@@ -325,6 +335,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"pool: {on_misuse: ignore}", 1, "pool.on_misuse", "allowed is report, abort"},
         Refused{"pool: {verify_streams: yes}", 1, "pool.verify_streams", "true or false"},
         Refused{"pool: {verify_streams: \"true\"}", 1, "pool.verify_streams", "without quotes"},
+        Refused{"pool: {contiguous: fabric}", 1, "pool.contiguous", "cudamalloc, handle"},
+        Refused{"pool: {debug: {canary: 1}}", 1, "pool.debug.canary", "true or false"},
+        Refused{"pool: {debug: {scrub: true, poison: true}}", 1, "pool.debug.poison", "scrub"},
+        Refused{"pool: {debug: {nvtx: true}}", 1, "pool.debug", "backing: cudamalloc"},
+        Refused{"pool: {debug: {scrubs: true}}", 1, "pool.debug.scrubs", "unknown"},
+        Refused{"pool: {peers: 1}", 1, "pool.peers", "a list of up to 16 devices"},
+        Refused{"pool: {peers: [1, 1]}", 1, "pool.peers[1]", "twice"},
+        Refused{"pool: {peers: [-1]}", 1, "pool.peers[0]", "-1"},
+        Refused{"pool: {backing: cudamalloc, peers: [1]}", 1, "pool.peers", "backing: vmm"},
+        Refused{"pool: {alias_reuse: same_stream, peers: [1]}", 1, "pool.peers", "same_stream"},
         Refused{"pool: {name: a b}", 1, "pool.name", "no valid name"},
         Refused{"pool: {name: \"\"}", 1, "pool.name", "no valid name"},
         Refused{"exporter: {bind: localhost}", 1, "exporter.bind", "an IPv4 or IPv6 address"},
@@ -421,7 +441,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 29u);
+  EXPECT_EQ(columns.size(), 33u);
   EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
       << text;

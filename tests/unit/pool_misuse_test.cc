@@ -197,6 +197,8 @@ TEST_F(PoolMisuseTest, TheHandlerMayCallThePool) {
 using PoolMisuseDeathTest = PoolMisuseTest;
 
 TEST_F(PoolMisuseDeathTest, AbortEndsTheProgramOnWhatIsRefusedAndOnNothingElse) {
+  // From the start, as a forked child is refused a pool of its parent's.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   end_pool();
   PoolOptions options;
   options.on_misuse = OnMisuse::abort;

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "gpupool/clock.h"
 #include "gpupool/status.h"
@@ -49,6 +50,8 @@ struct DeviceInfo {
   std::string driver;      // driver version, "simulated" where there is none
   bool simulated = false;
   bool supports_vmm = false;
+  /// create_shareable() gives handles that other processes can be given as file descriptors.
+  bool supports_shareable_handles = false;
 };
 
 /// What the driver says of the device: memory of every process, not only of this one.
@@ -63,6 +66,18 @@ enum class CaptureState : std::uint8_t {
   active,      // this stream is being captured
   implicit,    // the legacy stream while another stream that synchronises with it is captured
   invalidated  // a capture that will end in an error
+};
+
+/// Who is told which allocations of the driver are cut into blocks, and which blocks of them are in
+/// use: a tool that finds wrong accesses, for whom the whole allocation is otherwise one block.
+/// Thread safety: any thread; the calls for one block come one after the other.
+class BlockNotes {
+ public:
+  virtual ~BlockNotes() = default;
+  virtual void add_heap(DeviceAddress address, std::size_t bytes) = 0;
+  virtual void remove_heap(DeviceAddress address) = 0;
+  virtual void add_block(DeviceAddress address, std::size_t bytes) = 0;
+  virtual void remove_block(DeviceAddress address) = 0;
 };
 
 class Backend {
@@ -89,17 +104,44 @@ class Backend {
   virtual Result<void> free_address(DeviceAddress address, std::size_t bytes) = 0;
   /// Creates physical memory; out_of_memory where the device has not enough.
   virtual Result<PhysicalHandle> create(std::size_t bytes) = 0;
+  /// The same, to be passed to other processes and, where the device can, to network adapters: with
+  /// the handle types and the RDMA flag that creation alone can give. For memory of its own.
+  virtual Result<PhysicalHandle> create_shareable(std::size_t /*bytes*/) {
+    return Error::not_supported;
+  }
   virtual Result<void> release(PhysicalHandle handle) = 0;
   /// Maps the whole of `handle` at `address`. Not accessible until set_access.
   virtual Result<void> map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle) = 0;
   /// Makes mapped addresses readable and writable by the device; may span several mappings.
   virtual Result<void> set_access(DeviceAddress address, std::size_t bytes) = 0;
+  /// The same for the device and, in the same call, for these others.
+  virtual Result<void> set_shared_access(DeviceAddress /*address*/, std::size_t /*bytes*/,
+                                         const std::vector<int>& /*peers*/) {
+    return Error::not_supported;
+  }
+  /// Whether the device of that ordinal can be given access to this one's memory.
+  virtual Result<bool> can_share_with(int /*peer*/) { return Error::not_supported; }
   /// Unmaps whole mappings. Does NOT wait for running work: the caller holds an event.
   virtual Result<void> unmap(DeviceAddress address, std::size_t bytes) = 0;
 
   // Plain allocations (cudaMalloc, cudaFree).
   virtual Result<DeviceAddress> allocate(std::size_t bytes) = 0;
   virtual Result<void> deallocate(DeviceAddress address) = 0;
+
+  // Contents.
+  /// Sets bytes on the device, in the order of `stream`. In a capture it becomes part of the graph.
+  virtual Result<void> fill(DeviceAddress /*address*/, std::size_t /*bytes*/,
+                            std::uint8_t /*value*/, RawStream /*stream*/) {
+    return Error::not_supported;
+  }
+  /// Copies bytes to the host once what `stream` was given is complete, and waits for that. Not in
+  /// a capture.
+  virtual Result<void> read(DeviceAddress /*address*/, std::size_t /*bytes*/, void* /*to*/,
+                            RawStream /*stream*/) {
+    return Error::not_supported;
+  }
+  /// Whom to tell of blocks, so that a tool knows them; nullptr where there is nobody.
+  virtual BlockNotes* block_notes() { return nullptr; }
 
   // Streams and events.
   /// An identity that is never given again while the process lives, unlike the handle's value.

@@ -109,6 +109,9 @@ struct FailureReport {
   std::uint64_t waited_ns = 0;  // on the rung `wait`
   int retries = 0;              // that the handler asked for
 
+  /// The calling process was forked from the one that made the pool, which is closed to it.
+  bool is_process_gone = false;
+
   /// One line for a log: what was asked, what there was, which limit, why not.
   std::string headline() const;
   /// For a person: a first line that says what is wrong, then a table, at most 25 lines; ends without

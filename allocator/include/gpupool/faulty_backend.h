@@ -35,6 +35,8 @@ enum class BackendCall : std::uint8_t {
   synchronize_event,
   capture_id,
   synchronize_device,
+  fill,
+  read,
 };
 inline constexpr std::size_t kBackendCallCount = 20;
 
@@ -70,12 +72,20 @@ class FaultyBackend final : public Backend {
   Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override;
   Result<void> free_address(DeviceAddress address, std::size_t bytes) override;
   Result<PhysicalHandle> create(std::size_t bytes) override;
+  Result<PhysicalHandle> create_shareable(std::size_t bytes) override;
   Result<void> release(PhysicalHandle handle) override;
   Result<void> map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle) override;
   Result<void> set_access(DeviceAddress address, std::size_t bytes) override;
+  Result<void> set_shared_access(DeviceAddress address, std::size_t bytes,
+                                 const std::vector<int>& peers) override;
+  Result<bool> can_share_with(int peer) override;
   Result<void> unmap(DeviceAddress address, std::size_t bytes) override;
   Result<DeviceAddress> allocate(std::size_t bytes) override;
   Result<void> deallocate(DeviceAddress address) override;
+  Result<void> fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
+                    RawStream stream) override;
+  Result<void> read(DeviceAddress address, std::size_t bytes, void* to, RawStream stream) override;
+  BlockNotes* block_notes() override;
   Result<std::uint64_t> stream_id(RawStream stream) override;
   Result<CaptureState> capture_state(RawStream stream) override;
   Result<std::uint64_t> capture_id(RawStream stream) override;

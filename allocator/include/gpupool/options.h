@@ -25,6 +25,13 @@ enum class Backing : std::uint8_t {
   cudamalloc  // segments by cudaMalloc, for machines and buffers that cannot use VMM
 };
 
+/// What AllocationClass::contiguous is made of; docs/DESIGN.md has who takes what.
+enum class ContiguousBacking : std::uint8_t {
+  cudamalloc,  // a cudaMalloc each, which legacy IPC (cudaIpcGetMemHandle) takes (default)
+  handle       // one physical handle each, with handle types and RDMA flag, for what is passed as
+               // file descriptors and for NCCL; in whole pages. Legacy IPC refuses it
+};
+
 /// What is done with empty pages when a request needs pages where there are none. A page is empty
 /// when all of it is free and the work that used it is known complete. Moving one takes the driver
 /// about 40 us, of which a request waits for 28; docs/DESIGN.md has what each choice holds and
@@ -112,6 +119,28 @@ struct RuntimeOptions {
 /// How often PoolOptions::out_of_memory_handler may ask for another try of one request.
 inline constexpr int kMaxOutOfMemoryRetries = 4;
 
+/// Aids against wrong accesses. While any is on every call takes the pool's lock, and what it does
+/// on the device is ordered in the stream of the call; off, they cost nothing. docs/DESIGN.md,
+/// "Guards".
+struct DebugOptions {
+  /// A block is zeroed before anybody else gets it, for tenants that must not read each other.
+  bool scrub = false;
+  /// A block is filled with 0xCB when it is handed out and when it is freed; not with `scrub`.
+  bool poison = false;
+  /// kCanaryBytes behind each block are checked when it is freed, which waits for its stream, and
+  /// by Pool::check_canaries: Misuse::canary.
+  bool canary = false;
+  /// Blocks are registered by NVTX, so that Compute Sanitizer finds accesses to memory that nobody
+  /// holds; with Backing::cudamalloc alone, as only whole cudaMallocs can be told it.
+  bool nvtx = false;
+
+  bool is_any() const noexcept { return scrub || poison || canary || nvtx; }
+};
+inline constexpr std::uint64_t kCanaryBytes = 128;
+inline constexpr std::uint8_t kPoisonByte = 0xcb;
+
+inline constexpr std::size_t kMaxPeers = 16;
+
 struct PoolOptions {
   /// Label of this pool in metrics; [A-Za-z0-9_.-]{1,64}.
   std::string name = "default";
@@ -141,6 +170,12 @@ struct PoolOptions {
   /// Asks the driver for the stream's identity at each call with a StreamRef, too. Every call then
   /// takes the pool's lock.
   bool verify_streams = false;
+  ContiguousBacking contiguous = ContiguousBacking::cudamalloc;
+  DebugOptions debug;
+  /// Ordinals of the devices that may access this pool's memory, too, at most kMaxPeers;
+  /// Backing::vmm alone. Memory that the driver allocates (AllocationClass::contiguous, other
+  /// fallbacks) follows cudaDeviceEnablePeerAccess. Not with AliasReuse::same_stream.
+  std::vector<int> peers;
   /// Time for ages, peaks and histories; nullptr: the backend's clock. Outlives the pool.
   const Clock* clock = nullptr;
   /// Told of each slow-path event; outlives the pool.
@@ -153,6 +188,7 @@ struct PoolOptions {
 };
 
 const char* to_string(Backing value) noexcept;
+const char* to_string(ContiguousBacking value) noexcept;
 const char* to_string(Recycling value) noexcept;
 const char* to_string(AliasReuse value) noexcept;
 const char* to_string(CrossStreamPolicy value) noexcept;

@@ -45,7 +45,7 @@ namespace gpupool {
 /// What kind of physical memory a block is made of.
 enum class AllocationClass : std::uint8_t {
   normal,      // anything
-  contiguous,  // one driver allocation: for NCCL, RDMA and IPC, which refuse VMM memory
+  contiguous,  // one driver allocation or handle (ContiguousBacking): for NCCL, RDMA and IPC
 };
 
 /// Names a private pool, as PyTorch's MempoolId_t; {0, 0}: none.
@@ -110,6 +110,18 @@ struct NamedStream {
   RawStream raw = nullptr;
 };
 
+/// What of the driver's a block lies in, for passing it to another process or to a network adapter.
+struct ExportInfo {
+  enum class Kind : std::uint8_t {
+    cudamalloc,  // cudaIpcGetMemHandle takes it
+    handle,      // cuMemRetainAllocationHandle and cuMemExportToShareableHandle take it
+  };
+  Kind kind = Kind::cudamalloc;
+  DeviceAddress base = 0;    // of the allocation, which is what the other side opens
+  std::uint64_t bytes = 0;   // of the allocation
+  std::uint64_t offset = 0;  // of `pointer` in it
+};
+
 struct MaintainReport {
   std::uint64_t released_bytes = 0;
   std::uint64_t completed_epochs = 0;
@@ -160,6 +172,14 @@ class Pool {
   bool deallocate(void* pointer, std::size_t bytes, RawStream stream) {
     return deallocate_raw(pointer, bytes, resolve_default_stream(stream));
   }
+  /// For whoever will use the block on streams of any kind at once: with no work on it left,
+  /// whoever had it before. Follows the legacy default stream, and waits for what that has been
+  /// given, which is what every blocking stream has been given, too. Not while a capture forbids
+  /// that (not_supported). Cost: a wait for the device; not for paths that must be quick.
+  Result<void*> allocate_for_any_stream(const AllocationRequest& request);
+  /// For a block that no stream uses any more: it waits for nobody. False as deallocate().
+  /// Requires: all work on it is complete, or ordered before later work of the legacy stream.
+  bool deallocate_unused(void* pointer, std::size_t bytes);
   /// The block is used by `stream`, too: after its free nobody else gets it before what that
   /// stream has been given by then is complete.
   bool record_stream(void* pointer, StreamRef stream);
@@ -203,6 +223,10 @@ class Pool {
   /// another stream's where its place in the pool's table was given to one since. Nothing for any
   /// other address.
   Result<NamedStream> find_stream(const void* pointer) const;
+  /// How memory at `pointer`, in a live block, can be passed on. The error says in words why it
+  /// cannot, before the driver would with "invalid argument": memory of pages (Backing::vmm) can be
+  /// exported neither by legacy IPC nor as one handle; AllocationClass::contiguous can.
+  Result<ExportInfo, Status> find_export(const void* pointer) const;
   /// Cached memory counts as occupied, as in StatsV1; a request may find it all the same.
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
@@ -249,6 +273,13 @@ class Pool {
   /// Ends the recording, as the pool's end does, and waits for the file. The error names the path
   /// and why it could not be written to the end; what is there is a trace all the same.
   Result<RecordReport, Status> stop_recording();
+  /// Reads what lies behind each live block (DebugOptions::canary); gives how many were written to,
+  /// each of them a Misuse::canary. Waits for the legacy stream. Blocks freed meanwhile are not
+  /// looked at. 0 where the option is off.
+  std::uint64_t check_canaries();
+  /// A free came with the ordinal of another device than the pool's: counts and reports that. The
+  /// free itself goes on: the pool trusts its own table.
+  void note_wrong_device(const void* pointer, int device);
   /// Ends the program if a structure of the pool contradicts itself. Requires: no other thread is
   /// in a call of this pool. For tests; slow.
   void check_invariants() const;

@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gpupool/backend.h"
 
@@ -40,6 +41,8 @@ struct SimulatedDeviceOptions {
   bool charge_costs = true;
   bool supports_vmm = true;
   int ordinal = 0;
+  /// Devices that can be given access to this one's memory.
+  std::vector<int> peers;
   /// Called for each refused operation with what was wrong; after it the call returns an error.
   std::function<void(const std::string&)> on_violation;
 };
@@ -104,6 +107,19 @@ class SimulatedBackend final : public Backend {
   void advance_ns(std::uint64_t delta_ns);
   /// Memory that other processes hold on the card. Refused where more than is free.
   Result<void> set_taken_by_others(std::uint64_t bytes);
+  /// Use of memory by the device of that ordinal; a violation where it was given no access.
+  Result<void> access_from(int ordinal, DeviceAddress address, std::uint64_t bytes);
+  /// As cudaIpcGetMemHandle: the address that the other side opens. invalid_argument for memory
+  /// that is mapped, as on a card.
+  Result<DeviceAddress> export_legacy(DeviceAddress address) const;
+  /// As cuMemRetainAllocationHandle and cuMemExportToShareableHandle: the handle behind `address`,
+  /// where it was created to be shared.
+  Result<PhysicalHandle> export_handle(DeviceAddress address) const;
+  /// What is registered with block_notes().
+  std::uint64_t noted_heap_count() const;
+  std::uint64_t noted_block_count() const;
+  /// Bytes of the registered block that starts there; 0: there is none.
+  std::uint64_t noted_block_bytes(DeviceAddress address) const;
   /// Violations refused so far, and the text of the last.
   std::uint64_t violation_count() const;
   std::string last_violation() const;
@@ -121,12 +137,20 @@ class SimulatedBackend final : public Backend {
   Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override;
   Result<void> free_address(DeviceAddress address, std::size_t bytes) override;
   Result<PhysicalHandle> create(std::size_t bytes) override;
+  Result<PhysicalHandle> create_shareable(std::size_t bytes) override;
   Result<void> release(PhysicalHandle handle) override;
   Result<void> map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle) override;
   Result<void> set_access(DeviceAddress address, std::size_t bytes) override;
+  Result<void> set_shared_access(DeviceAddress address, std::size_t bytes,
+                                 const std::vector<int>& peers) override;
+  Result<bool> can_share_with(int peer) override;
   Result<void> unmap(DeviceAddress address, std::size_t bytes) override;
   Result<DeviceAddress> allocate(std::size_t bytes) override;
   Result<void> deallocate(DeviceAddress address) override;
+  Result<void> fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
+                    RawStream stream) override;
+  Result<void> read(DeviceAddress address, std::size_t bytes, void* to, RawStream stream) override;
+  BlockNotes* block_notes() override;
   Result<std::uint64_t> stream_id(RawStream stream) override;
   Result<CaptureState> capture_state(RawStream stream) override;
   Result<std::uint64_t> capture_id(RawStream stream) override;

@@ -104,8 +104,9 @@ enum class Misuse : std::uint8_t {
   wrong_size,        // given with another size than the block's (ignored)
   unknown_stream,    // a StreamRef of another pool or of a stream already released
   leak,              // blocks still live when the pool ended
+  canary,            // something was written behind the block's end (DebugOptions::canary)
 };
-inline constexpr std::size_t kMisuseCount = 7;
+inline constexpr std::size_t kMisuseCount = 8;
 
 /// How memory that one stream freed came to be used by another.
 enum class CrossStreamReuse : std::uint8_t { completed, waited, dependency };
@@ -149,8 +150,9 @@ struct MisuseReport {
   const void* pointer = nullptr;  // what the caller gave
   const void* block = nullptr;    // start of the block it concerns, nullptr if none
   std::uint64_t block_bytes = 0;  // that block's requested size
-  std::uint64_t given = 0;        // the size, device or count given
-  bool first_of_kind = false;     // log only these, count all
+  std::uint64_t given = 0;     // the size, device or count given; canary: offset of the first byte
+  bool first_of_kind = false;  // log only these, count all
+  Tag tag = kUntagged;         // canary: what the block is for
 };
 
 /// Durations in a histogram: count[i] fell at or below its bound and above the one before.
@@ -302,6 +304,12 @@ struct StatsV1 {
   std::array<std::uint64_t, kLadderRungCount> ladder_successes{};
   std::uint64_t out_of_memory_wait_ns = 0;  // on the rung `wait`; part of driver_wait_ns
   std::uint64_t wait_option_ns = 0;         // OutOfMemoryOptions::wait_ns in force
+
+  // Guards.
+  std::uint64_t guard_fills = 0;      // blocks filled on the device for scrub or poison
+  std::uint64_t guard_postponed = 0;  // frees at which scrub could not be done: DESIGN, "Guards"
+
+  std::uint64_t closed_calls = 0;  // in a forked child, whose statistics have nothing else
 };
 
 }  // namespace gpupool

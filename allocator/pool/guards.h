@@ -1,0 +1,79 @@
+// What DebugOptions does to a block when it is handed out and when it comes back.
+//
+// Note [Guards]
+// While any is on, no thread gets a cache at hand, so that every call goes the way that takes the
+// pool's lock, and the path of a hit has nothing to ask. What is done on the device is work of the
+// call's own stream: a block is filled after all that its holder gave that stream, and before the
+// next holder's work there; for another stream it is a part of what the block's ticket waits for.
+// It is done without the pool's lock, between the exchange that takes the block from its holder
+// and its way into caches and tiers: nobody else can have the block meanwhile.
+//
+// scrub must hold always. Where a freed block cannot be filled at once, because another stream uses
+// it as well (record_stream, record_use) or the free is in a capture (a graph would fill the memory
+// again at each replay, whoever has it then), it is not, and from then on blocks are zeroed when
+// they are handed out, too. In a capture that is a node of the graph, and right there: the block is
+// the graph's.
+//
+// canary: kCanaryBytes behind what was requested; they count as waste. A write in front of a block
+// meets those of the block before it. They are read back when the block is freed, which waits for
+// the stream; a free in a capture does not look.
+//
+// Thread safety: any thread, without the pool's lock. Cost: driver calls; off, a load.
+#ifndef GPUPOOL_POOL_GUARDS_H_
+#define GPUPOOL_POOL_GUARDS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "gpupool/backend.h"
+#include "gpupool/options.h"
+
+namespace gpupool::internal {
+
+/// A block as the guards see it.
+struct GuardedBlock {
+  DeviceAddress address = 0;
+  std::uint64_t requested_bytes = 0;
+  std::uint64_t bytes = 0;
+};
+
+class Guards {
+ public:
+  Guards(Backend& backend, const DebugOptions& options) : backend_(backend), options_(options) {
+    if (options.nvtx) notes_ = backend.block_notes();
+  }
+
+  bool is_on() const noexcept { return options_.is_any(); }
+  bool has_canaries() const noexcept { return options_.canary; }
+  /// How much more each block takes.
+  std::uint64_t canary_bytes() const noexcept { return options_.canary ? kCanaryBytes : 0; }
+  BlockNotes* notes() const noexcept { return notes_; }
+
+  /// On an error the block is not fit to be handed out.
+  Result<void> on_hand_out(const GuardedBlock& block, RawStream stream);
+  /// Gives where the first byte behind the block that was written to lies, from the block's start.
+  std::optional<std::uint64_t> on_free(const GuardedBlock& block, RawStream stream,
+                                       bool has_other_uses);
+  /// The same question of a live block. Nothing, too, where it cannot be read.
+  std::optional<std::uint64_t> find_overrun(const GuardedBlock& block, RawStream stream);
+
+  std::uint64_t fills() const noexcept { return fills_.load(std::memory_order_relaxed); }
+  std::uint64_t postponed() const noexcept { return postponed_.load(std::memory_order_relaxed); }
+
+ private:
+  Result<void> fill(DeviceAddress address, std::uint64_t bytes, std::uint8_t value,
+                    RawStream stream);
+
+  static constexpr std::uint8_t kCanaryByte = 0xc5;
+
+  Backend& backend_;
+  const DebugOptions options_;
+  BlockNotes* notes_ = nullptr;
+  std::atomic<std::uint64_t> fills_{0};
+  std::atomic<std::uint64_t> postponed_{0};
+};
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_POOL_GUARDS_H_
