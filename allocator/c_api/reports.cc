@@ -28,7 +28,8 @@ static_assert(GPUPOOL_MISUSE_WRONG_DEVICE == static_cast<int>(Misuse::wrong_devi
 static_assert(GPUPOOL_MISUSE_WRONG_SIZE == static_cast<int>(Misuse::wrong_size));
 static_assert(GPUPOOL_MISUSE_UNKNOWN_STREAM == static_cast<int>(Misuse::unknown_stream));
 static_assert(GPUPOOL_MISUSE_LEAK == static_cast<int>(Misuse::leak));
-static_assert(GPUPOOL_MISUSE_LEAK + 1 == kMisuseCount);
+static_assert(GPUPOOL_MISUSE_CANARY == static_cast<int>(Misuse::canary));
+static_assert(GPUPOOL_MISUSE_CANARY + 1 == kMisuseCount);
 static_assert(GPUPOOL_MISS_SIZE == static_cast<int>(MissReason::size));
 static_assert(GPUPOOL_MISS_BUDGET == static_cast<int>(MissReason::budget));
 static_assert(GPUPOOL_MISS_PENDING == static_cast<int>(MissReason::pending));

@@ -119,12 +119,9 @@ void Pool::Impl::put_shared(BlockRef block, StreamIndex stream) {
   tiers_.put(block, tickets_of(stream));
 }
 
-Pool::Impl::TicketSet Pool::Impl::tickets_at_free(const void* pointer,
-                                                  const internal::StreamState* stream,
-                                                  const TicketSet& own,
-                                                  const internal::Placement& placement,
-                                                  internal::PrivatePools::Kind kind,
-                                                  std::uint64_t bytes) {
+Pool::Impl::TicketSet Pool::Impl::tickets_at_free(
+    const void* pointer, const internal::StreamState* stream, const TicketSet& own,
+    const internal::Placement& placement, internal::PrivatePools::Kind kind, std::uint64_t bytes) {
   const auto uses = extra_uses_.find(pointer);
   const auto home = std::find_if(uses->second.begin(), uses->second.end(),
                                  [](const ExtraUse& use) { return use.is_home; });

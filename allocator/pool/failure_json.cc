@@ -94,6 +94,7 @@ std::string FailureReport::json() const {
     json.field("limit_kind", to_string(limit_kind));
     json.field("capacity_fraction", capacity_fraction);
     json.field("is_address_space_used_up", is_address_space_used_up);
+    json.field("is_process_gone", is_process_gone);
     for (const Number& number : kNumbers) json.field(number.name, this->*number.field);
     json.field("retries", retries);
     write_pending(json, *this);

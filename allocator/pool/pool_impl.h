@@ -402,15 +402,15 @@ class Pool::Impl : private internal::PrivateServing {
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes, const StreamState* stream,
                                         ThreadRecord* record, const internal::Placement& placement,
-                                        bool is_guarded = true)
-      GPUPOOL_REQUIRES(mu_);
+                                        bool is_guarded = true) GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Of what is freed on the stream now.
   TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {
     return TicketSet(streams_.ticket(stream));
   }
-  /// Of one with extra uses, `own` being those of the stream that frees; that one has ended: nullptr.
+  /// Of one with extra uses, `own` being those of the stream that frees; that one has ended:
+  /// nullptr.
   TicketSet tickets_at_free(const void* pointer, const StreamState* stream, const TicketSet& own,
                             const internal::Placement& placement, internal::PrivatePools::Kind kind,
                             std::uint64_t bytes) GPUPOOL_REQUIRES(mu_);

@@ -1,4 +1,6 @@
 // The plug-in's functions, as PyTorch calls them and as it should not.
+#include "tests/integrations/plugin.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,8 +13,6 @@
 #include <type_traits>
 #include <typeinfo>
 #include <vector>
-
-#include "tests/integrations/plugin.h"
 
 namespace gpupool::testing {
 namespace {
@@ -169,7 +169,8 @@ TEST_F(PluginTest, AFreeOnAStreamThatDoesNotExistIsCountedAndIgnored) {
   const auto own = plugin_.make_stream(device);
   const auto before = plugin_.counters().wrong_streams;
   void* const block = plugin_.alloc(kMiB, device, own);
-  plugin_.free(block, kMiB, device, reinterpret_cast<gpupool_raw_stream>(std::uintptr_t{0x1234560}));
+  plugin_.free(block, kMiB, device,
+               reinterpret_cast<gpupool_raw_stream>(std::uintptr_t{0x1234560}));
   EXPECT_EQ(plugin_.counters().wrong_streams, before + 1);
   EXPECT_EQ(plugin_.stats(device).live_blocks, 0u);
   EXPECT_EQ(plugin_.alloc(kMiB, device, own), block);

@@ -1,5 +1,5 @@
-// The out-of-memory ladder: every rung serves a request that none before it does, is counted, and is
-// not waited for where it cannot help.
+// The out-of-memory ladder: every rung serves a request that none before it does, is counted, and
+// is not waited for where it cannot help.
 #include <gtest/gtest.h>
 
 #include <cstdint>

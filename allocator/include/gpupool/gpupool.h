@@ -95,7 +95,8 @@ typedef enum gpupool_misuse {
   GPUPOOL_MISUSE_WRONG_DEVICE = 3,
   GPUPOOL_MISUSE_WRONG_SIZE = 4,
   GPUPOOL_MISUSE_UNKNOWN_STREAM = 5,
-  GPUPOOL_MISUSE_LEAK = 6
+  GPUPOOL_MISUSE_LEAK = 6,
+  GPUPOOL_MISUSE_CANARY = 7
 } gpupool_misuse;
 
 typedef enum gpupool_miss_reason {
