@@ -1,4 +1,5 @@
-// A JSON text (RFC 8259) as it is written: objects, arrays and values, with commas where they belong.
+// A JSON text (RFC 8259) as it is written: objects, arrays and values, with commas where they
+// belong.
 //
 // Keys and texts are UTF-8 as given; quotes, backslashes and control characters are escaped. What
 // JSON has no number for is written as 0.

@@ -97,8 +97,7 @@ Error Pool::Impl::fail(const FailureReport& report) {
 }
 
 FailureReport Pool::Impl::report_of(const AllocationRequest& request, MissReason reason,
-                                    Error error, const StreamState* stream,
-                                    const LadderLog& log) {
+                                    Error error, const StreamState* stream, const LadderLog& log) {
   FailureReport report;
   report.happened = true;
   report.error = error;

@@ -62,8 +62,8 @@ class Pool::Impl::Ladder {
   bool ask_handler(const FailureReport& report) GPUPOOL_EXCLUDES(pool_.mu_);
 
  private:
-  /// Pages are kept track of under Recycling::off, too, as long as it lives: so what is empty can be
-  /// given back for a request that is about to fail.
+  /// Pages are kept track of under Recycling::off, too, as long as it lives: so what is empty can
+  /// be given back for a request that is about to fail.
   class LastResort {
    public:
     explicit LastResort(Impl& pool) : pool_(pool) { change(1); }
@@ -174,8 +174,7 @@ Result<void*> Pool::Impl::Ladder::climb() {
   return result;
 }
 
-std::optional<Result<void*>> Pool::Impl::Ladder::search_patiently(
-    std::uint64_t completed_before) {
+std::optional<Result<void*>> Pool::Impl::Ladder::search_patiently(std::uint64_t completed_before) {
   // What was freed is out of reach, and fallbacks are held, until their work is known complete; and
   // nobody may have looked, or only a thread that this one did not wait for. To wait for it now
   // must not hold up who can be served by growth. Nor were caches waited for whose owners the
@@ -269,10 +268,11 @@ bool Pool::Impl::Ladder::fits_once_awaited() const {
   if (is_contiguous()) {
     return headroom + runs.pages_once_complete() * kPageBytes >= request_.bytes;
   }
-  // An upper bound: what is the asking stream's or of several, and of others what an event tells of.
+  // An upper bound: what is the asking stream's or of several, and of others what an event tells
+  // of.
   const std::uint64_t chunks = pool_.tiers_.chunk_pending_bytes();
-  std::uint64_t bytes = pool_.free_bytes() + headroom + chunks +
-                        runs.pending_bytes_of(internal::kNobody);
+  std::uint64_t bytes =
+      pool_.free_bytes() + headroom + chunks + runs.pending_bytes_of(internal::kNobody);
   for (StreamIndex i = 0; i < streams.index_count(); ++i) {
     if (i == stream_->index() || streams.is_awaited(i)) bytes += runs.pending_bytes_of(i);
   }

@@ -54,8 +54,8 @@ struct MissRecord {
 /// What a rung of the ladder was for the request.
 struct RungReport {
   bool was_tried = false;
-  /// caches: moved to the shared tiers; events, wait: pending no more, its asking stream's excepted;
-  /// recycle: moved; grow: got; trim: given back; callback: freed by the handler.
+  /// caches: moved to the shared tiers; events, wait: pending no more, its asking stream's
+  /// excepted; recycle: moved; grow: got; trim: given back; callback: freed by the handler.
   std::uint64_t gave_bytes = 0;
 };
 
@@ -111,8 +111,8 @@ struct FailureReport {
 
   /// One line for a log: what was asked, what there was, which limit, why not.
   std::string headline() const;
-  /// For a person: a first line that says what is wrong, then a table, at most 25 lines; ends without
-  /// a line break.
+  /// For a person: a first line that says what is wrong, then a table, at most 25 lines; ends
+  /// without a line break.
   std::string text() const;
   /// One object, valid JSON (RFC 8259); names of fields are those above.
   std::string json() const;

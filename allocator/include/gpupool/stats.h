@@ -18,7 +18,8 @@
 //   fragmentation_ratio  1 - largest_satisfiable / (limit in force - live - waste - pending -
 //                        cached), 0 where that is under 1 % of the limit; of the limit in force
 //                        what is beyond held in whole pages
-// Both "largest" are for a stream that has freed nothing, with pending and cached as occupied.
+// Both "largest" are for a stream that has freed nothing, with pending and cached as occupied;
+// largest_satisfiable under Recycling::off without what goes back only before a request would fail.
 // "Known" means as of the last completion seen: Pool::maintain looks.
 //
 // Units: bytes and nanoseconds. Counters only rise while the pool lives.
