@@ -121,10 +121,8 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
     MutexLock lock(mu_);
     leaving_bytes_ -= supply.moved_pages * kPageBytes;
     add_pages(supply);
-    if (supply.moved_pages > 0) {
-      log.note_gain(LadderRung::recycle, supply.moved_pages * kPageBytes);
-    }
-    if (supply.new_pages > 0) log.note_gain(LadderRung::grow, supply.new_pages * kPageBytes);
+    if (supply.moved_pages > 0) log.note(LadderRung::recycle, supply.moved_pages * kPageBytes);
+    log.note(LadderRung::grow, supply.new_pages * kPageBytes);
     const bool is_taken = take();
     note_held();
     if (is_taken) return outcome;

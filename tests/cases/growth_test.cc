@@ -8,8 +8,8 @@
 namespace gpupool::test {
 namespace {
 
-// rmm#35: pairs of growing requests, both freed at once, never more than 4 GB live. Each round took
-// a new chunk and none of the earlier ones was used again: 24 GB in the end.
+// rmm#35 (case A5): pairs of growing requests, both freed at once, never more than 4 GB live. Each
+// round took a new chunk and none of the earlier ones was used again: 24 GB in the end.
 class Rmm35 : public PolicyTest {};
 
 TEST_P(Rmm35, EarlierMemoryIsUsedAgainForSlightlyLargerRequests) {
@@ -41,9 +41,9 @@ INSTANTIATE_TEST_SUITE_P(All, Rmm35,
                          testing::Values(Recycling::off, Recycling::eager, Recycling::pressure),
                          policy_name);
 
-// llama.cpp#22107: a buffer grows a little with every token, so that each request is slightly
-// larger than all that is cached; the card fills up with buffers that nobody can use. The first fix
-// gave them all back, those included that kernels still used.
+// llama.cpp#22107 (case A7): a buffer grows a little with every token, so that each request is
+// slightly larger than all that is cached; the card fills up with buffers that nobody can use. The
+// first fix gave them all back, those included that kernels still used.
 class LlamaCpp22107 : public testing::TestWithParam<std::tuple<Recycling, bool>> {};
 
 TEST_P(LlamaCpp22107, ABufferThatGrowsWithEveryTokenLeavesNothingBehind) {

@@ -1,4 +1,5 @@
-// An initial size and a limit, and requests up to that limit (rmm#496, #1957, #1664, #534).
+// An initial size and a limit, and requests up to that limit (rmm#496, #1957, #1664, #534; case
+// A3).
 #include <string>
 #include <vector>
 

@@ -1,11 +1,12 @@
 // Memory capped by a fraction of the card (pytorch#58466, #107667, #111729, #69688,
-// tensorflow#22239): 0.5 of 10 989 MB came to 6 509, a cap of 100 MB to 430, 1.0 failed at start,
-// and who met the cap did not recognise it in the error.
+// tensorflow#22239; case B13): 0.5 of 10 989 MB came to 6 509, a cap of 100 MB to 430, 1.0 failed
+// at start, and who met the cap did not recognise it in the error.
 #include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/cases/case_pool.h"
@@ -14,7 +15,7 @@
 namespace gpupool::test {
 namespace {
 
-TEST(LimitByFraction, WhatIsNoFractionIsRefusedByName) {
+TEST(CaseB13, WhatIsNoFractionIsRefusedByName) {
   for (const char* value :
        {"0", "0.0", "1.5", "-0.1", ".nan", "NaN", "nan", ".inf", "-1", "101%"}) {
     const auto config = parse_config(as_yaml(std::string("capacity: ") + value));
@@ -32,6 +33,9 @@ TEST(LimitByFraction, WhatIsNoFractionIsRefusedByName) {
   }
 }
 
+/// A fraction of the card counts in whole pages.
+constexpr std::uint64_t whole_pages(std::uint64_t bytes) { return bytes / kPage * kPage; }
+
 struct Capped {
   const char* keys;
   std::uint64_t card_bytes;
@@ -41,7 +45,7 @@ struct Capped {
   friend std::ostream& operator<<(std::ostream& out, const Capped& it) { return out << it.keys; }
 };
 
-class LimitTest : public testing::TestWithParam<Capped> {};
+class CaseB13Limits : public testing::TestWithParam<Capped> {};
 
 /// A pool of `it` on a card where others have taken theirs.
 class CappedPool {
@@ -60,7 +64,7 @@ class CappedPool {
   StreamRef stream_;
 };
 
-TEST_P(LimitTest, NoByteIsHeldBeyondItAllUpToItIsServedAndTheErrorNamesIt) {
+TEST_P(CaseB13Limits, NoByteIsHeldBeyondItAllUpToItIsServedAndTheErrorNamesIt) {
   const Capped& it = GetParam();
   CappedPool capped(it);
   ASSERT_NE(capped.pool_, nullptr);
@@ -91,21 +95,22 @@ TEST_P(LimitTest, NoByteIsHeldBeyondItAllUpToItIsServedAndTheErrorNamesIt) {
   const std::string why = pool.last_failure().text();
   EXPECT_EQ(pool.last_failure().reason, MissReason::budget) << why;
   EXPECT_NE(why.find("the limit or the device is full"), std::string::npos) << why;
-  EXPECT_NE(why.find("; limit "), std::string::npos) << why;
+  const bool is_fraction = std::holds_alternative<double>(configured(it.keys).capacity);
+  EXPECT_EQ(pool.last_failure().limit_kind,
+            is_fraction ? LimitKind::capacity_fraction : LimitKind::capacity_bytes);
+  const std::string name = is_fraction ? "  capacity: " : "  capacity\n";
+  EXPECT_NE(why.find(name), std::string::npos) << why;
   EXPECT_TRUE(pool.deallocate(block.value(), capped.stream_));
   EXPECT_FALSE(pool.allocate(all + kPage, capped.stream_).ok());
   EXPECT_EQ(pool.last_failure().error, Error::limit_exceeded);
 }
-
-/// A fraction of the card counts in whole pages.
-constexpr std::uint64_t whole_pages(std::uint64_t bytes) { return bytes / kPage * kPage; }
 
 constexpr std::uint64_t kTf22239Card = 10'989 * kMiB;
 constexpr std::uint64_t kPyTorch111729Card = 22'917 * kMiB;  // 22.38 GiB, of which 22.21 are free
 constexpr std::uint64_t kSmallCard = 1'024 * kMiB;
 
 INSTANTIATE_TEST_SUITE_P(
-    All, LimitTest,
+    All, CaseB13Limits,
     testing::Values(
         Capped{"capacity: 0.5", kTf22239Card, 0, whole_pages(kTf22239Card / 2)},
         Capped{"capacity: 0.1", kTf22239Card, 0, whole_pages(kTf22239Card / 10)},

@@ -37,6 +37,7 @@ TEST(ConfigTest, DefaultsWhereNothingIsSaid) {
   EXPECT_EQ(config.pool.runtime.trim.idle_after_ns, 0u);
   EXPECT_EQ(config.pool.runtime.trim.idle_bytes_per_second, std::uint64_t{1} << 30);
   EXPECT_EQ(config.pool.runtime.trim.keep_device_free_bytes, 0u);
+  EXPECT_EQ(config.pool.runtime.out_of_memory.wait_ns, 10'000'000'000u);
   EXPECT_EQ(config.exporter.bind, "127.0.0.1");
   EXPECT_EQ(config.exporter.port, kDefaultPort);
   EXPECT_EQ(config.exporter.port_count, 16);
@@ -55,6 +56,7 @@ pool:
   slack: 5%
   alias_reuse: same_stream
   trim: {idle_after: 5min, rate: 512MiB, keep_device_free: 2GiB}
+  out_of_memory: {wait: 250ms}
   policy: when_done
   on_misuse: abort
   cache_small: 8MiB
@@ -79,6 +81,7 @@ tags:
   EXPECT_DOUBLE_EQ(config.pool.runtime.slack, 0.05);
   EXPECT_EQ(config.pool.runtime.alias_reuse, AliasReuse::same_stream);
   EXPECT_EQ(config.pool.runtime.trim.idle_after_ns, 300'000'000'000u);
+  EXPECT_EQ(config.pool.runtime.out_of_memory.wait_ns, 250'000'000u);
   EXPECT_EQ(config.pool.runtime.trim.idle_bytes_per_second, std::uint64_t{512} << 20);
   EXPECT_EQ(config.pool.runtime.trim.keep_device_free_bytes, std::uint64_t{2} << 30);
   EXPECT_EQ(config.pool.runtime.policy, CrossStreamPolicy::when_done);
@@ -294,6 +297,11 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Trim, ConfigRefusalTest,
     testing::Values(
+        Refused{"pool: {out_of_memory: 10s}", 1, "pool.out_of_memory", "is"},
+        Refused{"pool: {out_of_memory: {wait: 10}}", 1, "pool.out_of_memory.wait",
+                "without a unit"},
+        Refused{"pool: {out_of_memory: {wait: 61min}}", 1, "pool.out_of_memory.wait", "up to 1h"},
+        Refused{"pool: {out_of_memory: {retry: 1s}}", 1, "pool.out_of_memory.retry", ""},
         Refused{"pool: {trim: 60s}", 1, "pool.trim",
                 "allowed is a mapping with the keys idle_after, rate, keep_device_free"},
         Refused{"pool:\n  trim:\n    after: 60s\n", 3, "pool.trim.after",
@@ -441,7 +449,8 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 33u);
+  EXPECT_EQ(columns.size(), 34u);
+  EXPECT_NE(text.find("pool.out_of_memory.wait:     10s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
       << text;

@@ -20,7 +20,9 @@ std::vector<prometheus::MetricFamily> one_family() {
 }
 
 Sources good_sources() {
-  return {.collect = one_family, .stats_json = [] { return std::string("{}\n"); }};
+  return {.collect = one_family,
+          .stats_json = [] { return std::string("{}\n"); },
+          .last_failure_json = [] { return std::string("{\"happened\":false}\n"); }};
 }
 
 HttpResponse ask(Endpoints& endpoints, const std::string& path, const std::string& method = "GET",
@@ -52,6 +54,9 @@ TEST(EndpointsTest, PageAndItsFilesAndTheApi) {
   EXPECT_EQ(ask(endpoints, "/page.js").content_type, "text/javascript; charset=utf-8");
   EXPECT_EQ(ask(endpoints, "/icon.svg").content_type, "image/svg+xml; charset=utf-8");
   EXPECT_EQ(ask(endpoints, "/api/v1/stats").content_type, "application/json; charset=utf-8");
+  const HttpResponse failure = ask(endpoints, "/api/v1/last_failure");
+  EXPECT_EQ(failure.content_type, "application/json; charset=utf-8");
+  EXPECT_EQ(failure.body, "{\"happened\":false}\n");
 }
 
 TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
@@ -85,7 +90,8 @@ TEST(EndpointsTest, OnlyWholePathsAreFound) {
                            "/-/", "/-/healthy/x", "/api/v1/stats2", "/api/v1/", "/index.html"}) {
     const HttpResponse response = ask(endpoints, path);
     EXPECT_EQ(response.status, 404) << path;
-    EXPECT_NE(response.body.find("/metrics       metrics for Prometheus"), std::string::npos);
+    EXPECT_NE(response.body.find("/metrics              metrics for Prometheus"),
+              std::string::npos);
   }
 }
 

@@ -76,9 +76,9 @@ TEST(MetricTableTest, HelpIsOneSentenceInOneLine) {
 }
 
 TEST(MetricTableTest, LabelsComeFromClosedSets) {
-  const std::set<std::string_view> allowed = {"device", "pool",  "reason",      "operation",
-                                              "tier",   "cause", "how",         "kind",
-                                              "tag",    "alert", "block_bytes", "request_bytes"};
+  const std::set<std::string_view> allowed = {
+      "device", "pool", "reason", "operation",   "tier",          "cause", "how",
+      "kind",   "tag",  "alert",  "block_bytes", "request_bytes", "rung",  "outcome"};
   for (const MetricRow& row : metric_table()) {
     if (row.name.ends_with("_info")) continue;
     std::set<std::string_view> seen;
@@ -151,7 +151,9 @@ TEST(PoolFamiliesTest, AnUnusedPoolExposesEveryFamilyWithZeros) {
     }
   }
   EXPECT_GE(series, 120u);
-  EXPECT_LE(series, 200u);
+  EXPECT_LE(series, 220u);
+  EXPECT_EQ(find_family(families, "gpupool_ladder_rungs_total").metric.size(),
+            2 * kLadderRungCount);
   EXPECT_EQ(values(families, "gpupool_out_of_memory_total").size(), kMissReasonCount);
   EXPECT_EQ(values(families, "gpupool_fallbacks_total").size(), kFallbackReasonCount);
   EXPECT_EQ(values(families, "gpupool_driver_calls_total").size(), kDriverOperationCount);

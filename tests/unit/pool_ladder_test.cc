@@ -82,11 +82,11 @@ TEST_F(PoolLadderTest, WhatIsCachedServesAnotherSize) {
 }
 
 TEST_F(PoolLadderTest, WhatTurnsOutToBeCompleteServesAnotherStream) {
-  make_pool(options_of(8));
-  void* block = allocate(8 * kPage);
-  free_with_work(block, 8 * kPage, raw_a_, a_, kMillisecond);
-  device_.advance_ns(2 * kMillisecond);  // and nobody has looked
-  free(allocate(8 * kPage, b_), b_);
+  make_pool(options_of(4));  // so few that a miss by itself does not look
+  void* block = allocate(4 * kPage);
+  free_with_work(block, 4 * kPage, raw_a_, a_, kMillisecond);
+  device_.advance_ns(2 * kMillisecond);
+  free(allocate(4 * kPage, b_), b_);
   EXPECT_EQ(served(LadderRung::events), 1u);
   EXPECT_EQ(tries(LadderRung::wait), 0u);
 }
@@ -112,11 +112,12 @@ TEST_F(PoolLadderTest, WithoutRecyclingWhatIsEmptyGoesBackBeforeARequestFails) {
     std::vector<void*> blocks;
     for (int i = 0; i < 16; ++i) blocks.push_back(allocate(16 * kPage));
     for (std::size_t i = 0; i < 16; i += 2) free(blocks[i]);
+    settle();
     EXPECT_EQ(pool_->would_fit(8 * 16 * kPage, b_), Fit::by_growth);
     EXPECT_EQ(pool_->would_fit(8 * 16 * kPage + 1, b_), Fit::no);
     void* const large = allocate(8 * 16 * kPage, b_);
-    EXPECT_EQ(served(LadderRung::grow), 17u);  // and so it was got anew
-    EXPECT_EQ(tries(LadderRung::trim), 1u);
+    EXPECT_EQ(served(LadderRung::trim), 1u);
+    EXPECT_EQ(served(LadderRung::grow), 16u);
     EXPECT_EQ(tries(LadderRung::recycle), 0u);
     EXPECT_EQ(pool_->stats().pages_recycled, 0u);
     EXPECT_EQ(device_.held_bytes(), 16 * 16 * kPage);
@@ -248,6 +249,38 @@ TEST_F(PoolLadderTest, ACapturedStreamDoesNotHideOneThatCanBeWaitedFor) {
   EXPECT_FALSE(pool_->allocate(16 * kPage, third).ok());
   EXPECT_EQ(tries(LadderRung::wait), 1u);
   device_.end_capture(raw_a_);
+}
+
+TEST_F(PoolLadderTest, DoesNotWaitForTheLesserPartOfWhatIsNeeded) {
+  make_pool(options_of(16));
+  void* const captured = allocate(12 * kPage, a_);
+  void* const busy = allocate(4 * kPage, b_);
+  device_.begin_capture(raw_a_);
+  free(captured, a_);
+  free_with_work(busy, 4 * kPage, raw_b_, b_, 2 * kMillisecond);
+  const StreamRef third = pool_->adopt_stream(device_.create_stream()).value();
+  EXPECT_FALSE(pool_->allocate(12 * kPage, third).ok());
+  EXPECT_EQ(tries(LadderRung::wait), 0u);
+  free(allocate(4 * kPage, third), third);
+  EXPECT_EQ(served(LadderRung::wait), 1u);
+  device_.end_capture(raw_a_);
+}
+
+TEST_F(PoolLadderTest, DoesNotWaitForPiecesThatStayApart) {
+  PoolOptions options = options_of(16, Recycling::off);
+  options.reserve_bytes = 16 * kPage;  // one handle, which goes back as a whole or not at all
+  make_pool(options);
+  void* const left = allocate(6 * kPage);
+  void* const middle = allocate(4 * kPage);
+  void* const right = allocate(6 * kPage);
+  free_with_work(left, 6 * kPage, raw_a_, a_, kMillisecond);
+  free_with_work(right, 6 * kPage, raw_a_, a_, kMillisecond);
+  EXPECT_FALSE(pool_->allocate(8 * kPage, b_).ok());
+  EXPECT_EQ(tries(LadderRung::wait), 0u);
+  EXPECT_EQ(pool_->last_failure().reason, MissReason::fragmented);
+  free(allocate(6 * kPage, b_), b_);
+  EXPECT_EQ(served(LadderRung::wait), 1u);
+  free(middle);
 }
 
 TEST_F(PoolLadderTest, AContiguousBlockWaitsForAFallbackThatIsPending) {

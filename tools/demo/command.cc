@@ -134,8 +134,7 @@ PlayerOptions player_options(const Command& command, Service& service, StatusLin
   options.on_first_failure = [&service, &status] {
     status.finish();
     const FailureReport report = service.pool->last_failure();
-    print_error("first allocation that failed, of " + std::to_string(report.requested_bytes) +
-                " bytes: " + report.text());
+    print_error("first allocation that failed:\n" + report.text());
   };
   if (command.has_end) {
     const std::chrono::duration<double> length(command.seconds);

@@ -103,6 +103,17 @@ Result<Played, ReplayFailure> play_all(const std::vector<Trace>& traces,
   return all;
 }
 
+/// One of each trace is enough: mostly they are alike.
+void explain_failures(const std::vector<PassResult>& results) {
+  std::string explained;
+  for (const PassResult& result : results) {
+    if (result.last_failure.empty() || result.trace_path == explained) continue;
+    explained = result.trace_path;
+    print_error("the last request that failed in pass " + std::to_string(result.pass) + " of " +
+                result.trace_name + ":\n" + result.last_failure);
+  }
+}
+
 ExitCode run(const Command& command) {
   ReplayOptions options = command.options;
   if (command.finds_capacity && options.fault_probability > 0) {
@@ -132,6 +143,7 @@ ExitCode run(const Command& command) {
     return played.error().code;
   }
   const Played& all = played.value();
+  explain_failures(all.results);
   return print_result(command.is_json
                           ? to_json(all.results)
                           : to_table(all.results, options, all.setting, inspect_terminal(stdout)));

@@ -150,6 +150,7 @@ PassResult Session::play(std::uint64_t operations) {
   result.operations = operations;
   result.failed = loop.failed;
   result.failed_bytes = loop.failed_bytes;
+  if (loop.failed > 0) result.last_failure = pool.last_failure().text();
   result.ns_per_op = loop.ns / static_cast<double>(operations);
   result.hits = after.hits - before.hits;
   constexpr auto kCache = static_cast<std::size_t>(Tier::cache);

@@ -59,6 +59,7 @@ struct PassResult {
   std::uint64_t peak_held_bytes = 0;
   std::uint64_t largest_free_block_bytes = 0;
   std::optional<std::uint64_t> smallest_capacity_bytes;  // where it was searched for, and found
+  std::string last_failure;                              // its report, where one failed
 };
 
 /// What was played on, for the line above a table.

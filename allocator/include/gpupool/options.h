@@ -38,7 +38,7 @@ enum class ContiguousBacking : std::uint8_t {
 /// costs. With cudaMalloc segments, which cannot move, an empty one goes back to the driver
 /// instead.
 enum class Recycling : std::uint8_t {
-  off,       // they stay where they are until trimmed
+  off,       // they stay where they are until trimmed, or a request would fail without them
   pressure,  // they are moved once the limit is reached, or the device has no more
   eager      // they are moved before more is held than was ever occupied, and slack (default)
 };

@@ -22,7 +22,8 @@
 //                        cached), 0 where that is under 1 % of the limit; of the limit in force
 //                        what is beyond held in whole pages
 // Both "largest" are for a stream that has freed nothing, with pending and cached as occupied, and
-// so what is pinned.
+// so what is pinned; largest_satisfiable under Recycling::off without what goes back only before a
+// request would fail.
 // "Known" means as of the last completion seen: Pool::maintain looks.
 //
 // Units: bytes and nanoseconds. Counters only rise while the pool lives.
