@@ -40,11 +40,12 @@ struct GuardedBlock {
 
 class Guards {
  public:
-  Guards(Backend& backend, const DebugOptions& options) : backend_(backend), options_(options) {
+  Guards(Backend& backend, const DebugOptions& options)
+      : backend_(backend), options_(options), is_on_(options.is_any()) {
     if (options.nvtx) notes_ = backend.block_notes();
   }
 
-  bool is_on() const noexcept { return options_.is_any(); }
+  bool is_on() const noexcept { return is_on_; }
   bool has_canaries() const noexcept { return options_.canary; }
   /// How much more each block takes.
   std::uint64_t canary_bytes() const noexcept { return options_.canary ? kCanaryBytes : 0; }
@@ -69,6 +70,7 @@ class Guards {
 
   Backend& backend_;
   const DebugOptions options_;
+  const bool is_on_;
   BlockNotes* notes_ = nullptr;
   std::atomic<std::uint64_t> fills_{0};
   std::atomic<std::uint64_t> postponed_{0};

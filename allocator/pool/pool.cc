@@ -131,6 +131,7 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
       start_time_ns_(clock_.now_ns()),
       driver_(backend, clock_, options_.observer),
       guards_(backend, options_.debug),
+      keeps_none_at_hand_(options_.verify_streams || guards_.is_on()),
       process_epoch_(process_epoch()),
       events_(backend),
       tiers_(streams_, options_.watched_sizes),

@@ -94,6 +94,7 @@ class PoolState {
   std::uint64_t start_unix_ns_ = 0;
   Driver driver_;
   Guards guards_;
+  const bool keeps_none_at_hand_;                // no cache, so that every call takes the long way
   const std::uint32_t process_epoch_;            // at the start
   std::atomic<bool> has_watched_exit_{false};    // since a thread first used the pool
   std::atomic<std::uint64_t> refused_calls_{0};  // in a forked child

@@ -107,7 +107,7 @@ void Pool::Impl::end_own_stream(const ThreadRecord& record) {
 // Caches of the calling thread.
 
 ThreadCache* Pool::Impl::switch_to(ThreadRecord& record, const internal::StreamState* stream) {
-  if (stream == nullptr || options_.verify_streams || guards_.is_on()) return nullptr;
+  if (stream == nullptr || keeps_none_at_hand_) return nullptr;
   ThreadCache* const cache = record.find(stream, stream->index());
   if (cache == nullptr) return nullptr;
   HotSlot& hot = internal::hot_slot;

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpupool/faulty_backend.h"
@@ -27,7 +30,10 @@ class PoolGuardTest : public testing::Test {
     PoolOptions options;
     options.debug = debug;
     options.backing = backing;
-    options.misuse_handler = [this](const MisuseReport& report) { misuses_.push_back(report); };
+    options.misuse_handler = [this](const MisuseReport& report) {
+      const std::lock_guard lock(misuses_mutex_);
+      misuses_.push_back(report);
+    };
     auto pool = Pool::create(backend_, options);
     ASSERT_TRUE(pool.ok()) << pool.error().message;
     pool_ = std::move(pool).value();
@@ -79,6 +85,7 @@ class PoolGuardTest : public testing::Test {
 
   SimulatedBackend device_{{.capacity_bytes = 256 * kMiB, .memory = SimulatedMemory::real}};
   FaultyBackend backend_{device_};
+  std::mutex misuses_mutex_;
   std::vector<MisuseReport> misuses_;
   std::unique_ptr<Pool> pool_;
   RawStream raw_a_ = nullptr;
@@ -324,6 +331,38 @@ TEST_F(PoolGuardTest, NvtxKnowsEachHeapAndEachBlock) {
   EXPECT_EQ(device_.noted_block_count(), 0u);
   end_pool();
   EXPECT_EQ(device_.noted_heap_count(), 0u);
+}
+
+TEST_F(PoolGuardTest, ThreadsGetNothingOfEachOthersAndOverrunsAreCountedOnce) {
+  make_pool({.scrub = true, .canary = true});
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 200;
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const RawStream raw = device_.create_stream();
+      const StreamRef stream = pool_->adopt_stream(raw).value();
+      for (int i = 0; i < kRounds; ++i) {
+        const std::uint64_t bytes = kSizes[static_cast<std::size_t>(i + t) % 4];
+        const auto given = pool_->allocate(bytes, stream);
+        auto* const block = static_cast<unsigned char*>(given.value());
+        // Once what was given to the stream is done.
+        unsigned char last = 0;
+        if (!backend_.read(reinterpret_cast<DeviceAddress>(block), 1, &last, raw).ok()) ++failures;
+        // What the driver gives is zeroed, too.
+        if (!is_filled(block, bytes, 0)) ++failures;
+        std::memset(block, t + 1, bytes + (i == 7 ? 1 : 0));
+        if (!pool_->deallocate(block, stream)) ++failures;
+      }
+      if (!pool_->release_stream(stream)) ++failures;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(count(Misuse::canary), static_cast<std::uint64_t>(kThreads));
+  EXPECT_EQ(pool_->stats().live_blocks, 0u);
+  expect_identity(pool_->stats());
 }
 
 TEST_F(PoolGuardTest, OptionsThatContradictThemselvesAreNamed) {
