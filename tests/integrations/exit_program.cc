@@ -1,5 +1,5 @@
-// Uses the plug-in as a job does and ends as its argument says: return, exit, throw, sigterm. Threads
-// still allocate then, memory is live, and a static object frees some on its way out.
+// Uses the plug-in as a job does and ends as its argument says: return, exit, throw, sigterm.
+// Threads still allocate then, memory is live, and a static object frees some on its way out.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
-// The plug-in as PyTorch uses it: loaded by path, called through pointers. GPUPOOL_TORCH_PLUGIN names
-// the file; the device is the simulated one.
+// The plug-in as PyTorch uses it: loaded by path, called through pointers. GPUPOOL_TORCH_PLUGIN
+// names the file; the device is the simulated one.
 //
-// A process has one plug-in with one configuration and its pools, so that tests of one program take a
-// device each, or run in a child (EXPECT_EXIT).
+// A process has one plug-in with one configuration and its pools, so that tests of one program take
+// a device each, or run in a child (EXPECT_EXIT).
 #ifndef GPUPOOL_TESTS_INTEGRATIONS_PLUGIN_H_
 #define GPUPOOL_TESTS_INTEGRATIONS_PLUGIN_H_
 
@@ -43,7 +43,7 @@ class Plugin {
   }
   void* alloc_or_null(std::size_t bytes, int device) const {
     return find<decltype(gpupool_torch_alloc_or_null)>("gpupool_torch_alloc_or_null")(bytes, device,
-                                                                                     nullptr);
+                                                                                      nullptr);
   }
   void free(void* block, std::size_t bytes, int device, gpupool_raw_stream stream = nullptr) const {
     find<decltype(gpupool_torch_free)>("gpupool_torch_free")(block, bytes, device, stream);
@@ -84,8 +84,8 @@ class Plugin {
   // The simulated device's other side.
   gpupool_raw_stream make_stream(int device) const {
     gpupool_raw_stream stream = nullptr;
-    find<decltype(gpupool_simulated_create_stream)>("gpupool_simulated_create_stream")(
-        pool(device), &stream);
+    find<decltype(gpupool_simulated_create_stream)>("gpupool_simulated_create_stream")(pool(device),
+                                                                                       &stream);
     return stream;
   }
   void launch(int device, gpupool_raw_stream stream, const void* block, std::size_t bytes) const {

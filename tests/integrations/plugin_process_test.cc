@@ -1,5 +1,5 @@
-// What needs a process of its own: configurations, forks and ends. Each statement runs in a child that
-// begins anew.
+// What needs a process of its own: configurations, forks and ends. Each statement runs in a child
+// that begins anew.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -30,9 +30,9 @@ class PluginProcessTest : public ::testing::Test {
   }
 
   // The name is the same in the child, which runs the test's beginning, too.
-  const std::string path_ =
-      ::testing::TempDir() + "gpupool_" +
-      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml";
+  const std::string path_ = ::testing::TempDir() + "gpupool_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                            ".yaml";
 };
 
 /// Says on standard error what happens to a request, and ends the child.
@@ -95,7 +95,8 @@ TEST_F(PluginProcessTest, AWrongFileThatSaysSoGoesOnWithTheDefaultsAfterOneLine)
         allocate_and_leave(plugin);
       },
       ::testing::ExitedWithCode(0),
-      "^gpupool: the configuration is wrong, going on with the defaults: [^\n]*pool.capacity[^\n]*\n"
+      "^gpupool: the configuration is wrong, going on with the defaults: "
+      "[^\n]*pool.capacity[^\n]*\n"
       "allocated, limit 150323855360\n$");
 }
 

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -128,12 +129,6 @@ struct BlockInfo {
   std::uint64_t tick = 0;       // pool time of that, to the nearest maintenance step, ns
 };
 
-/// A stream as the pool knows it, and as it was given to it.
-struct NamedStream {
-  StreamRef ref;
-  RawStream raw = nullptr;
-};
-
 struct MaintainReport {
   std::uint64_t released_bytes = 0;
   std::uint64_t completed_epochs = 0;
@@ -223,10 +218,10 @@ class Pool {
   // Questions.
   /// The requested size of a live block; nothing for any other address.
   Result<std::size_t> find_size(const void* pointer) const;
-  /// The stream that a live block was asked for on; no valid reference where that has ended, and
-  /// another stream's where its place in the pool's table was given to one since. Nothing for any
+  /// The handle of the stream that a live block was asked for on; none where that has ended, and
+  /// another stream's where its place in the pool's table was given to one since. An error for any
   /// other address.
-  Result<NamedStream> find_stream(const void* pointer) const;
+  Result<std::optional<RawStream>> find_stream(const void* pointer) const;
   /// Cached memory counts as occupied, as in StatsV1; a request may find it all the same.
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
