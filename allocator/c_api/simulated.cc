@@ -51,3 +51,19 @@ gpupool_status gpupool_simulated_complete(gpupool_pool* pool, gpupool_raw_stream
     return GPUPOOL_OK;
   });
 }
+
+gpupool_status gpupool_simulated_begin_capture(gpupool_pool* pool, gpupool_raw_stream stream) {
+  if (pool == nullptr || pool->simulated == nullptr) return no_card();
+  return guarded([&] {
+    pool->simulated->begin_capture(stream);
+    return GPUPOOL_OK;
+  });
+}
+
+gpupool_status gpupool_simulated_end_capture(gpupool_pool* pool, gpupool_raw_stream stream) {
+  if (pool == nullptr || pool->simulated == nullptr) return no_card();
+  return guarded([&] {
+    pool->simulated->end_capture(stream);
+    return GPUPOOL_OK;
+  });
+}

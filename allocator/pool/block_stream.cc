@@ -4,16 +4,14 @@
 
 namespace gpupool {
 
-Result<NamedStream> Pool::find_stream(const void* pointer) const {
+Result<std::optional<RawStream>> Pool::find_stream(const void* pointer) const {
   Impl& impl = *impl_;
   internal::MutexLock lock(impl.mu_);
   const Impl::Target target = impl.find_target(pointer);
   if (!target.exists() || !target.is_start) return Error::invalid_argument;
   const internal::BlockWord word = impl.record_of(target).load();
   if (!word.is_live()) return Error::invalid_argument;
-  internal::StreamState* const state = impl.streams_.find_state(word.stream());
-  if (state == nullptr) return NamedStream{};
-  return NamedStream{StreamRef(state), state->raw()};
+  return impl.streams_.find_raw(word.stream());
 }
 
 }  // namespace gpupool

@@ -153,9 +153,12 @@ class StreamTable {
   std::uint64_t id_of(StreamIndex stream) const noexcept {
     return stream < slots_.size() ? slots_[stream]->id : 0;
   }
-  /// The stream that has this index now; nullptr where it has ended.
-  StreamState* find_state(StreamIndex stream) const noexcept {
-    return stream < slots_.size() ? slots_[stream]->state : nullptr;
+  /// The handle of the stream that has this index now, of a pseudo-stream that of its stream;
+  /// nothing where it has ended.
+  std::optional<RawStream> find_raw(StreamIndex stream) const noexcept {
+    const StreamState* const state = stream < slots_.size() ? slots_[stream]->state : nullptr;
+    if (state == nullptr) return std::nullopt;
+    return state->raw();
   }
   /// Whether the index is that of the legacy default stream.
   bool is_default(StreamIndex stream) const noexcept {

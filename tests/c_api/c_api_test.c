@@ -167,6 +167,46 @@ static void test_streams(gpupool_pool* pool) {
   EXPECT(gpupool_simulated_destroy_stream(pool, first) == GPUPOOL_OK);
 }
 
+static int takes(gpupool_raw_stream stream, void* context) { return stream == context; }
+
+/* What a private pool has served is nobody else's until it is released. */
+static void test_private_pools(gpupool_pool* pool) {
+  const gpupool_private_pool id = {7, 1};
+  const gpupool_private_pool none = {0, 0};
+  gpupool_raw_stream stream = NULL;
+  gpupool_stream* adopted = NULL;
+  void* block = NULL;
+  void* other = NULL;
+  EXPECT(gpupool_simulated_create_stream(pool, &stream) == GPUPOOL_OK);
+  EXPECT(gpupool_begin_private(pool, id, takes, stream) == GPUPOOL_OK);
+  EXPECT(gpupool_begin_private(pool, id, NULL, NULL) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(gpupool_begin_private(pool, none, takes, stream) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(gpupool_allocate(pool, 200 * MIB, stream, &block) == GPUPOOL_OK);
+  EXPECT(gpupool_end_private(pool, id) == GPUPOOL_OK);
+  EXPECT(gpupool_end_private(pool, id) == GPUPOOL_OK);
+  EXPECT(stats_of(pool).pinned_bytes >= 200 * MIB);
+  EXPECT(gpupool_deallocate(pool, block, stream) == GPUPOOL_OK);
+  EXPECT(gpupool_allocate(pool, 200 * MIB, stream, &other) != GPUPOOL_OK);
+  EXPECT(gpupool_release_private(pool, id) == GPUPOOL_OK);
+  EXPECT(gpupool_release_private(pool, id) == GPUPOOL_OK);
+  gpupool_maintain(pool, 1000000);
+  gpupool_maintain(pool, 1000000);
+  EXPECT(stats_of(pool).pinned_bytes == 0);
+  EXPECT(gpupool_allocate(pool, 200 * MIB, stream, &other) == GPUPOOL_OK);
+  EXPECT(gpupool_deallocate(pool, other, stream) == GPUPOOL_OK);
+
+  EXPECT(gpupool_adopt_stream(pool, stream, &adopted) == GPUPOOL_OK);
+  EXPECT(gpupool_begin_capture(pool, adopted, id) == GPUPOOL_OK);
+  EXPECT(gpupool_simulated_begin_capture(pool, stream) == GPUPOOL_OK);
+  EXPECT(gpupool_allocate_adopted(pool, MIB, adopted, &block) == GPUPOOL_OK);
+  EXPECT(stats_of(pool).pinned_bytes >= MIB);
+  EXPECT(gpupool_deallocate_adopted(pool, block, adopted) == GPUPOOL_OK);
+  EXPECT(gpupool_simulated_end_capture(pool, stream) == GPUPOOL_OK);
+  EXPECT(gpupool_end_capture(pool, adopted) == GPUPOOL_OK);
+  EXPECT(gpupool_begin_capture(pool, NULL, id) != GPUPOOL_OK);
+  EXPECT(gpupool_release_private(pool, id) == GPUPOOL_OK);
+}
+
 static void test_tags(gpupool_pool* pool) {
   uint32_t tag = 0;
   void* block = NULL;
@@ -283,6 +323,7 @@ int main(void) {
   pool = make_pool(&seen);
   test_blocks(pool, &seen);
   test_streams(pool);
+  test_private_pools(pool);
   test_tags(pool);
   test_failure(pool);
   test_reports(pool);

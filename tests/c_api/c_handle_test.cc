@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -76,19 +77,29 @@ TEST(CHandle, EachThreadHasItsOwnErrorText) {
 TEST(FindStream, NamesTheStreamThatTheBlockWasAskedForOn) {
   SimulatedBackend backend;
   auto pool = Pool::create(backend, {}).value();
-  const StreamRef first = pool->adopt_stream(backend.create_stream()).value();
-  const StreamRef second = pool->adopt_stream(backend.create_stream()).value();
+  const RawStream first = backend.create_stream();
+  const RawStream second = backend.create_stream();
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{64} << 10, std::size_t{8} << 20}) {
     void* const a = pool->allocate(bytes, first).value();
     void* const b = pool->allocate(bytes, second).value();
-    EXPECT_TRUE(pool->find_stream(a).value().ref == first);
-    EXPECT_TRUE(pool->find_stream(b).value().ref == second);
+    EXPECT_TRUE(pool->find_stream(a).value() == first);
+    EXPECT_TRUE(pool->find_stream(b).value() == second);
     EXPECT_FALSE(pool->find_stream(static_cast<char*>(a) + 1).ok());
     EXPECT_TRUE(pool->deallocate(a, first));
     EXPECT_TRUE(pool->deallocate(b, second));
     EXPECT_FALSE(pool->find_stream(a).ok());
   }
   EXPECT_FALSE(pool->find_stream(&backend).ok());
+}
+
+TEST(FindStream, OfABlockWhoseStreamHasEndedNamesNone) {
+  SimulatedBackend backend;
+  auto pool = Pool::create(backend, {}).value();
+  const RawStream stream = backend.create_stream();
+  void* const block = pool->allocate(4096, stream).value();
+  EXPECT_TRUE(pool->release_stream(pool->adopt_stream(stream).value()));
+  EXPECT_EQ(pool->find_stream(block).value(), std::nullopt);
+  EXPECT_TRUE(pool->deallocate(block, RawStream{nullptr}));
 }
 
 }  // namespace

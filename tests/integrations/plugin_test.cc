@@ -12,6 +12,7 @@
 #include <thread>
 #include <type_traits>
 #include <typeinfo>
+#include <utility>
 #include <vector>
 
 namespace gpupool::testing {
@@ -27,6 +28,11 @@ static_assert(kIs<decltype(gpupool_torch_reset), void()>);
 static_assert(kIs<decltype(gpupool_torch_memory_fraction), void(double, int)>);
 static_assert(kIs<decltype(gpupool_torch_base_alloc), void*(void*, std::size_t*)>);
 static_assert(kIs<decltype(gpupool_torch_record_stream), void(void*, CUstream_st*)>);
+using PoolId = std::pair<unsigned long long, unsigned long long>;
+static_assert(kIs<decltype(gpupool_torch_begin_allocate_to_pool),
+                  void(int, PoolId, std::function<bool(CUstream_st*)>)>);
+static_assert(kIs<decltype(gpupool_torch_end_allocate_to_pool), void(int, PoolId)>);
+static_assert(kIs<decltype(gpupool_torch_release_pool), void(int, PoolId)>);
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kGiB = std::size_t{1} << 30;
@@ -267,6 +273,82 @@ TEST_F(PluginTest, TheMemoryFractionIsOfTheWholeCardAndMustComeFirst) {
   EXPECT_EQ(plugin_.stats(device).limit_bytes, 70 * kGiB);
   EXPECT_NE(thrown([&] { set(0.0, fresh_device()); }).find("memory fraction"), std::string::npos);
   EXPECT_NE(thrown([&] { set(1.5, fresh_device()); }).find("memory fraction"), std::string::npos);
+}
+
+/// Memory of a graph, from the capture to the last replay.
+class PluginCaptureTest : public PluginTest {
+ protected:
+  void begin(int device, gpupool_torch_pool_id id, gpupool_raw_stream stream) {
+    plugin_.find<decltype(gpupool_torch_begin_allocate_to_pool)>(
+        "gpupool_torch_begin_allocate_to_pool")(
+        device, id, [stream](gpupool_raw_stream other) { return other == stream; });
+    plugin_.find<decltype(gpupool_simulated_begin_capture)>("gpupool_simulated_begin_capture")(
+        plugin_.pool(device), stream);
+  }
+  void end(int device, gpupool_torch_pool_id id, gpupool_raw_stream stream) {
+    plugin_.find<decltype(gpupool_simulated_end_capture)>("gpupool_simulated_end_capture")(
+        plugin_.pool(device), stream);
+    plugin_.find<decltype(gpupool_torch_end_allocate_to_pool)>(
+        "gpupool_torch_end_allocate_to_pool")(device, id);
+  }
+  void release(int device, gpupool_torch_pool_id id) {
+    plugin_.find<decltype(gpupool_torch_release_pool)>("gpupool_torch_release_pool")(device, id);
+  }
+};
+
+TEST_F(PluginCaptureTest, WhatACaptureUsedIsNobodyElsesUntilItsPoolIsReleased) {
+  const int device = fresh_device();
+  const gpupool_torch_pool_id id(3, 0);
+  plugin_.free(plugin_.alloc(kMiB, device), kMiB, device);
+  const auto stream = plugin_.make_stream(device);
+  begin(device, id, stream);
+  void* const block = plugin_.alloc(32 * kMiB, device, stream);
+  plugin_.free(block, 32 * kMiB, device, stream);
+  // The capture itself may use it again, as the graph runs in its order.
+  EXPECT_EQ(plugin_.alloc(32 * kMiB, device, stream), block);
+  plugin_.free(block, 32 * kMiB, device, stream);
+  end(device, id, stream);
+  EXPECT_GE(plugin_.stats(device).pinned_bytes, 32 * kMiB);
+  void* const later = plugin_.alloc(32 * kMiB, device, stream);
+  EXPECT_NE(later, block);
+  plugin_.free(later, 32 * kMiB, device, stream);
+  plugin_.find<decltype(gpupool_torch_reset)>("gpupool_torch_reset")();
+  EXPECT_GE(plugin_.stats(device).held_bytes, 32 * kMiB);
+  release(device, id);
+  release(device, id);
+  plugin_.complete(device, stream);
+  plugin_.complete(device, stream);
+  EXPECT_EQ(plugin_.stats(device).pinned_bytes, 0u);
+  plugin_.find<decltype(gpupool_torch_reset)>("gpupool_torch_reset")();
+  EXPECT_EQ(plugin_.stats(device).held_bytes, 0u);
+  EXPECT_EQ(plugin_.stats(device).misuses, 0u);
+}
+
+TEST_F(PluginCaptureTest, ATensorOfACaptureIsFreedAfterItOnItsOwnStream) {
+  const int device = fresh_device();
+  const gpupool_torch_pool_id id(4, 0);
+  plugin_.free(plugin_.alloc(kMiB, device), kMiB, device);
+  const auto stream = plugin_.make_stream(device);
+  const auto before = plugin_.counters().wrong_streams;
+  begin(device, id, stream);
+  void* const small = plugin_.alloc(1000, device, stream);
+  void* const large = plugin_.alloc(8 * kMiB, device, stream);
+  end(device, id, stream);
+  plugin_.free(small, 1000, device, stream);
+  plugin_.free(large, 8 * kMiB, device, stream);
+  EXPECT_EQ(plugin_.counters().wrong_streams, before);
+  EXPECT_EQ(plugin_.stats(device).live_blocks, 0u);
+  EXPECT_NE(plugin_.alloc(8 * kMiB, device, stream), large);
+  release(device, id);
+}
+
+TEST_F(PluginCaptureTest, EndAndReleaseOfWhatNeverBeganDoNothing) {
+  const int device = fresh_device();
+  const gpupool_torch_pool_id id(5, 0);
+  plugin_.find<decltype(gpupool_torch_end_allocate_to_pool)>("gpupool_torch_end_allocate_to_pool")(
+      device, id);
+  release(device, id);
+  EXPECT_EQ(plugin_.pool(device, /*create=*/false), nullptr);
 }
 
 TEST_F(PluginTest, ManyThreadsMakeOnePool) {

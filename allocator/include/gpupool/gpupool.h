@@ -277,6 +277,20 @@ GPUPOOL_API gpupool_status gpupool_record_use(gpupool_pool* pool, void* block,
 GPUPOOL_API gpupool_status gpupool_note_dependency(gpupool_pool* pool, gpupool_raw_stream source,
                                                    gpupool_raw_stream destination);
 
+/* Graph captures, and what else wants memory of its own: from gpupool_begin_private on requests on
+ * streams for which `takes` gives something else than 0 are served from the private pool, which
+ * gpupool_release_private gives up once its graphs are gone. All three idempotent. `takes` is
+ * called under no lock, on the thread that asks, until the end and shortly after. */
+typedef int (*gpupool_stream_filter)(gpupool_raw_stream stream, void* context);
+GPUPOOL_API gpupool_status gpupool_begin_private(gpupool_pool* pool, gpupool_private_pool id,
+                                                 gpupool_stream_filter takes, void* context);
+GPUPOOL_API gpupool_status gpupool_end_private(gpupool_pool* pool, gpupool_private_pool id);
+GPUPOOL_API gpupool_status gpupool_release_private(gpupool_pool* pool, gpupool_private_pool id);
+/* The same announced for one adopted stream, whose capture begins and ends. */
+GPUPOOL_API gpupool_status gpupool_begin_capture(gpupool_pool* pool, gpupool_stream* stream,
+                                                 gpupool_private_pool id);
+GPUPOOL_API gpupool_status gpupool_end_capture(gpupool_pool* pool, gpupool_stream* stream);
+
 /* Index of a name in the options' tags. */
 GPUPOOL_API gpupool_status gpupool_find_tag(const gpupool_pool* pool, const char* name,
                                             uint32_t* tag);
@@ -324,6 +338,10 @@ GPUPOOL_API gpupool_status gpupool_simulated_launch(gpupool_pool* pool, gpupool_
                                                     const void* block, size_t bytes);
 GPUPOOL_API gpupool_status gpupool_simulated_complete(gpupool_pool* pool,
                                                       gpupool_raw_stream stream);
+GPUPOOL_API gpupool_status gpupool_simulated_begin_capture(gpupool_pool* pool,
+                                                           gpupool_raw_stream stream);
+GPUPOOL_API gpupool_status gpupool_simulated_end_capture(gpupool_pool* pool,
+                                                         gpupool_raw_stream stream);
 
 #ifdef __cplusplus
 }

@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -102,12 +103,6 @@ struct BlockInfo {
   Tag tag = kUntagged;
   std::uint64_t stream_id = 0;  // live: that allocated it; cached, pending: that freed it; else 0
   std::uint64_t tick = 0;       // pool time of that, to the nearest maintenance step, ns
-};
-
-/// A stream as the pool knows it, and as it was given to it.
-struct NamedStream {
-  StreamRef ref;
-  RawStream raw = nullptr;
 };
 
 /// What of the driver's a block lies in, for passing it to another process or to a network adapter.
@@ -219,10 +214,10 @@ class Pool {
   // Questions.
   /// The requested size of a live block; nothing for any other address.
   Result<std::size_t> find_size(const void* pointer) const;
-  /// The stream that a live block was asked for on; no valid reference where that has ended, and
-  /// another stream's where its place in the pool's table was given to one since. Nothing for any
+  /// The handle of the stream that a live block was asked for on; none where that has ended, and
+  /// another stream's where its place in the pool's table was given to one since. An error for any
   /// other address.
-  Result<NamedStream> find_stream(const void* pointer) const;
+  Result<std::optional<RawStream>> find_stream(const void* pointer) const;
   /// How memory at `pointer`, in a live block, can be passed on. The error says in words why it
   /// cannot, before the driver would with "invalid argument": memory of pages (Backing::vmm) can be
   /// exported neither by legacy IPC nor as one handle; AllocationClass::contiguous can.

@@ -59,6 +59,12 @@ GPUPOOL_API void gpupool_torch_memory_fraction(double fraction, int device);
 /// The start and the size of the block; 0 for what is none of ours.
 GPUPOOL_API void* gpupool_torch_base_alloc(void* block, std::size_t* bytes);
 GPUPOOL_API void gpupool_torch_record_stream(void* block, gpupool_raw_stream stream);
+/// Of a graph capture: what is asked for on streams that `takes` takes comes from a private pool,
+/// and stays where it is until the last graph that uses it is gone.
+GPUPOOL_API void gpupool_torch_begin_allocate_to_pool(
+    int device, gpupool_torch_pool_id id, std::function<bool(gpupool_raw_stream)> takes);
+GPUPOOL_API void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_pool_id id);
+GPUPOOL_API void gpupool_torch_release_pool(int device, gpupool_torch_pool_id id);
 
 // For the Python helper.
 /// Names the YAML file, nullptr for the defaults; before the first request, or with the same file.

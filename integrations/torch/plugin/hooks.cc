@@ -1,6 +1,8 @@
 // The functions that PyTorch calls.
 #include <array>
 #include <cstdio>
+#include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -14,11 +16,12 @@ namespace {
 /// More is no size: PyTorch documents a signed one, and a negative number arrives as this.
 constexpr std::size_t kMaxBytes = std::size_t{1} << 62;
 
-/// A block's pool, device and stream; no pool where none has it live.
+/// A block's pool, device, and the handle of its stream unless that has ended; no pool where none
+/// has the block live.
 struct Owner {
   gpupool_pool* pool = nullptr;
   int device = -1;
-  NamedStream stream;
+  std::optional<RawStream> stream;
 };
 
 Owner find_owner(const Runtime& runtime, const void* block, int hint) {
@@ -88,28 +91,26 @@ Result<void*, Status> allocate(std::size_t bytes, int device, RawStream stream) 
   return describe(pool, block.error(), bytes, device);
 }
 
-/// By what the pool knows of the block; what the caller says of it is compared.
+/// By what the pool knows of the block; what the caller says of it is compared. By the handle,
+/// since the pool then asks whether the stream is captured just now.
 void give_back(const Owner& owner, void* block, std::size_t bytes, RawStream given) {
   Counters& counters = Runtime::instance().counters();
   Pool& pool = pool_of(owner.pool);
-  const StreamRef own = owner.stream.ref;
-  if (own.is_valid() && owner.stream.raw == given) [[likely]] {
-    pool.deallocate(block, bytes, own);
-    return;
-  }
-  if (!own.is_valid()) {
+  if (!owner.stream.has_value()) {
     // The stream ended, and its handle names another one by now, or none: then the one that
     // synchronises with all others has to do.
     if (!pool.deallocate(block, bytes, given)) pool.deallocate(block, bytes, RawStream{nullptr});
     return;
   }
-  count(counters.wrong_streams,
-        "a block was freed on another stream than it was asked for; it waits for both, and further"
-        " ones are only counted");
-  if (const auto other = pool.adopt_stream(given); other.ok()) {
-    pool.record_stream(block, other.value());
+  if (*owner.stream != given) [[unlikely]] {
+    count(counters.wrong_streams,
+          "a block was freed on another stream than it was asked for; it waits for both, and"
+          " further ones are only counted");
+    if (const auto other = pool.adopt_stream(given); other.ok()) {
+      pool.record_stream(block, other.value());
+    }
   }
-  pool.deallocate(block, bytes, own);
+  pool.deallocate(block, bytes, *owner.stream);
 }
 
 void deallocate(void* block, std::size_t bytes, int device, RawStream stream) {
@@ -145,6 +146,12 @@ void deallocate_quietly(void* block, std::size_t bytes, int device, RawStream st
     // Only the host's heap can fail here. PyTorch frees in destructors, where nothing may leave.
     log_line(std::string("a free failed: ") + error.what());
   }
+}
+
+/// nullptr also where it is too late for what would be done with it.
+gpupool_pool* find_if_running(int device) noexcept {
+  const Runtime& runtime = Runtime::instance();
+  return runtime.phase() == Phase::running ? runtime.find(device) : nullptr;
 }
 
 [[noreturn]] void raise(const Status& status) { throw std::runtime_error(status.message); }
@@ -228,7 +235,7 @@ void gpupool_torch_record_stream(void* block, gpupool_raw_stream stream) {
   }
   const auto given = gpupool::resolve_stream(owner.pool, stream);
   // Its own stream's order is kept anyhow.
-  if (owner.stream.ref.is_valid() && owner.stream.raw == given) return;
+  if (owner.stream == given) return;
   gpupool::Pool& pool = gpupool::pool_of(owner.pool);
   if (const auto other = pool.adopt_stream(given); other.ok()) {
     pool.record_stream(block, other.value());
@@ -236,4 +243,28 @@ void gpupool_torch_record_stream(void* block, gpupool_raw_stream stream) {
   }
   gpupool::torch::raise({gpupool::Error::backend_failure,
                          "gpupool: record_stream of a stream that the driver does not know"});
+}
+
+void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_pool_id id,
+                                          std::function<bool(gpupool_raw_stream)> takes) {
+  const auto pool = Runtime::instance().make(device);
+  if (!pool.ok()) gpupool::torch::raise(pool.error());
+  const auto begun = gpupool::pool_of(pool.value())
+                         .begin_allocate_to_pool({id.first, id.second}, std::move(takes));
+  if (!begun.ok()) gpupool::torch::raise(begun.error());
+}
+
+void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_pool_id id) {
+  gpupool_pool* const pool = gpupool::torch::find_if_running(device);
+  if (pool == nullptr) return;
+  const auto ended = gpupool::pool_of(pool).end_allocate_to_pool({id.first, id.second});
+  if (!ended.ok()) gpupool::torch::raise(ended.error());
+}
+
+void gpupool_torch_release_pool(int device, gpupool_torch_pool_id id) {
+  gpupool_pool* const pool = gpupool::torch::find_if_running(device);
+  if (pool == nullptr) return;
+  // PyTorch calls this when the last graph is destroyed, where nothing may be thrown.
+  const auto released = gpupool::pool_of(pool).release_pool({id.first, id.second});
+  if (!released.ok()) gpupool::torch::log_line(released.error().message);
 }

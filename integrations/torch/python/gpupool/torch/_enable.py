@@ -12,6 +12,9 @@ _HOOKS = (
     ("set_memory_fraction_fn", "gpupool_torch_memory_fraction"),
     ("set_base_alloc_fn", "gpupool_torch_base_alloc"),
     ("set_record_stream_fn", "gpupool_torch_record_stream"),
+    ("set_begin_allocate_to_pool", "gpupool_torch_begin_allocate_to_pool"),
+    ("set_end_allocate_to_pool_fn", "gpupool_torch_end_allocate_to_pool"),
+    ("set_release_pool", "gpupool_torch_release_pool"),
 )
 
 _lock = threading.Lock()
