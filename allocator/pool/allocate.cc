@@ -80,6 +80,7 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
       }
       if (!block.exists()) {
         block = take_after_reclaim(request, shape, stream, record);
+        if (!block.exists()) block = take_of_others(shape, *stream);
         if (block.is_run()) tier = Tier::run;
       }
       if (block.exists()) {

@@ -15,13 +15,12 @@
 
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
+#include "pool/cross_stream.h"
 #include "pool/growth_round.h"
-#include "pool/private_serving.h"
-#include "pool/shape.h"
 
 namespace gpupool {
 
-class Pool::Impl : private internal::PrivateServing {
+class Pool::Impl : private internal::CrossStream {
   friend class Pool;
 
  public:
@@ -272,6 +271,7 @@ class Pool::Impl : private internal::PrivateServing {
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
+  void flush_caches(StreamIndex stream) GPUPOOL_REQUIRES(mu_);  // of all threads, for a stream
   void end_caches(StreamIndex stream, const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
 
   // peaks.cc
@@ -319,7 +319,8 @@ class Pool::Impl : private internal::PrivateServing {
 
   // recycling.cc
   bool tracks_pages() const GPUPOOL_REQUIRES(mu_) {
-    return options_.runtime.recycling != Recycling::off || options_.runtime.trim.idle_after_ns != 0;
+    return options_.runtime.recycling != Recycling::off ||
+           options_.runtime.trim.idle_after_ns != 0 || streams_.keeps_apart();
   }
   /// The most that the arena may hold.
   std::uint64_t arena_limit_pages() const GPUPOOL_REQUIRES(mu_);
