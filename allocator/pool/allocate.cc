@@ -84,6 +84,10 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
       }
       if (!block.exists()) {
         block = take_after_reclaim(request, shape, stream, record, log);
+        if (!block.exists()) {
+          block = take_of_others(shape, *stream);
+          if (block.exists()) log.note_gain(LadderRung::other_streams, shape.block_bytes);
+        }
         if (block.is_run()) tier = Tier::run;
       }
       if (block.exists()) {

@@ -197,6 +197,18 @@ std::uint64_t Pool::Impl::drain_patiently() {
   }
 }
 
+void Pool::Impl::flush_caches(StreamIndex stream) {
+  ThreadRecord* const record = find_own_record();
+  const auto is_its = [&](const ThreadCache& cache) { return cache.stream == stream; };
+  for_claimed(record, false, is_its, [&](ThreadCache& cache) { return flush(cache); });
+  if (record != nullptr) {
+    for (ThreadCache* cache = record->caches; cache != nullptr; cache = cache->next) {
+      if (is_its(*cache) && !cache->claim.has_ended()) flush(*cache);
+    }
+  }
+  flush_depot(stream, false);
+}
+
 void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {
   const auto end = [&](ThreadCache& cache) {
     const std::uint64_t moved = flush(cache);

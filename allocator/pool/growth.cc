@@ -79,7 +79,8 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
   {
     MutexLock lock(mu_);
     forecast_.note(pool_time(), shape.units_needed());
-    may_be_idle = options_.runtime.recycling != Recycling::off && streams_.has_unfinished();
+    may_be_idle = options_.runtime.recycling != Recycling::off &&
+                  (streams_.has_unfinished() || streams_.keeps_apart());
   }
   // What only waits for somebody to look is empty as well.
   if (may_be_idle) {

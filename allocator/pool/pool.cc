@@ -47,10 +47,6 @@ std::uint64_t next_serial() {
 
 Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
 
-Status not_yet(std::string what) {
-  return {Error::not_supported, std::move(what) + " is not available yet"};
-}
-
 Result<void, Status> find_trim_fault(const TrimOptions& trim) {
   if (trim.idle_after_ns > 0 && trim.idle_bytes_per_second == 0) {
     return invalid("trim.idle_bytes_per_second: above 0, where trim.idle_after_ns is");
@@ -85,9 +81,6 @@ void abandon(void* impl) {
 // The beginning.
 
 Result<void, Status> Pool::Impl::find_fault(const RuntimeOptions& options) {
-  if (options.policy != CrossStreamPolicy::when_done) {
-    return not_yet(std::string("policy '") + to_string(options.policy) + "'");
-  }
   if (!(options.slack >= 0.0 && options.slack <= 1.0)) {
     return invalid("slack: a fraction from 0 to 1");
   }
@@ -138,7 +131,7 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
       private_pools_(caches_) {}
 
 Pool::Impl::Impl(Backend& backend, PoolOptions options)
-    : PrivateServing(backend, std::move(options)) {}
+    : CrossStream(backend, std::move(options)) {}
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
   const auto memory = driver_.backend().memory_info();
@@ -204,6 +197,7 @@ Result<void, Status> Pool::Impl::start() {
       return Status{Error::out_of_memory, "no host address space for the pool's tables"};
     }
     recycler_.emplace(*arena_, tiers_.runs());
+    streams_.keep_apart(options_.runtime.policy == CrossStreamPolicy::never);
     tiers_.runs().track_pages(tracks_pages());
     if (!caches_.reserve()) {
       return Status{Error::out_of_memory, "no host address space for the threads' caches"};

@@ -12,6 +12,7 @@
 
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
+#include "pool/cross_stream.h"
 #include "pool/growth_round.h"
 #include "pool/ladder.h"
 #include "pool/private_serving.h"
@@ -19,7 +20,7 @@
 
 namespace gpupool {
 
-class Pool::Impl : private internal::PrivateServing {
+class Pool::Impl : private internal::CrossStream {
   friend class Pool;
 
  public:
@@ -261,6 +262,7 @@ class Pool::Impl : private internal::PrivateServing {
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
   void age_caches(std::uint64_t now_ns) GPUPOOL_REQUIRES(mu_);
+  void flush_caches(StreamIndex stream) GPUPOOL_REQUIRES(mu_);  // of all threads, for a stream
   void end_caches(StreamIndex stream, const ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
 
   // peaks.cc

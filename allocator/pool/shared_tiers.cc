@@ -86,7 +86,7 @@ void SharedTiers::put_in_chunk(BlockRef block, const TicketSet& tickets) {
   Chunk& chunk = chunks_[block.chunk];
   const bool foreign = is_foreign(tickets, chunk.owner);
   chunk.tickets.add(tickets, streams_);
-  chunk.tickets.prune(streams_);
+  chunk.tickets.forget_shared(streams_);
   set_pending(block.chunk, !chunk.tickets.empty());
 
   const std::uint32_t unit = block.granule / kGranulesPerUnit;
@@ -125,11 +125,25 @@ void SharedTiers::refresh() {
   for (ChunkId id = pending_; id != 0;) {
     Chunk& chunk = chunks_[id];
     const ChunkId next = chunk.pending_next;
-    chunk.tickets.prune(streams_);
-    const StreamIndex holder = chunk.tickets.holder();
+    chunk.tickets.forget_shared(streams_);
+    TicketSet unfinished = chunk.tickets;
+    unfinished.prune(streams_);
+    const StreamIndex holder = unfinished.holder();
     if (holder == kAnybody || holder == chunk.owner) free_foreign(id);
-    if (holder == kAnybody) set_pending(id, false);
+    if (chunk.tickets.empty()) set_pending(id, false);
     id = next;
+  }
+}
+
+void SharedTiers::note_order(StreamIndex stream) {
+  for (ChunkId id = pending_; id != 0; id = chunks_[id].pending_next) {
+    const Chunk& chunk = chunks_[id];
+    if (chunk.owner != stream || chunk.tickets.has_fence()) continue;
+    bool is_after_all = true;
+    for (std::size_t i = 0; i < chunk.tickets.count(); ++i) {
+      is_after_all = is_after_all && streams_.is_after(stream, chunk.tickets[i]);
+    }
+    if (is_after_all) free_foreign(id);
   }
 }
 
@@ -157,7 +171,10 @@ ChunkId SharedTiers::chunk_with_room(std::uint32_t units, StreamIndex stream, Re
 
 ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   const RunId run = runs_.take(kUnitsPerChunk, kWithinPage, stream, reach, RunKind::chunk);
-  if (run == 0) return 0;
+  return run == 0 ? 0 : begin_chunk(run, stream);
+}
+
+ChunkId SharedTiers::begin_chunk(RunId run, StreamIndex stream) {
   ChunkId id = unused_;
   if (id != 0) {
     unused_ = chunks_[id].next;
@@ -173,7 +190,7 @@ ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   chunk.start = runs_[run].start;
   chunk.free_bytes = 0;
   chunk.tickets = runs_[run].tickets;
-  chunk.tickets.prune(streams_);
+  chunk.tickets.forget_shared(streams_);
   chunk.slab_class = {};
   chunk.block_units = {};
   chunk.previous = chunk.next = 0;
@@ -187,12 +204,21 @@ ChunkId SharedTiers::make_chunk(StreamIndex stream, Reach reach) {
   return id;
 }
 
+void SharedTiers::keep_for_owner(Chunk& chunk) {
+  // Whoever freed parts of it: once that is complete all of it is the owner's, whose ticket so is
+  // the first.
+  TicketSet tickets(streams_.ticket(chunk.owner));
+  tickets.add(chunk.tickets, streams_);
+  chunk.tickets = tickets;
+}
+
 void SharedTiers::end_chunk(ChunkId id) {
   Chunk& chunk = chunks_[id];
   set_pending(id, false);
   unlist_chunk(id);
   change_free_bytes(chunk, 0 - kChunkBytes);
   directory_.remove_chunk(chunk.start);
+  if (streams_.keeps_apart()) keep_for_owner(chunk);
   runs_.put(chunk.run, chunk.tickets);
   chunk.run = 0;
   chunk.next = unused_;

@@ -54,6 +54,23 @@ class SharedTiers {
     out_bytes_ += units * kUnitBytes;
     return {id, 0, 0};
   }
+  /// A run that other streams have freed, and that `stream` comes after anyhow; 0 if there is none.
+  RunId find_ordered(std::uint32_t units, std::uint32_t align_units, StreamIndex stream) const {
+    return runs_.find_of_others(units, align_units,
+                                [&](Ticket ticket) { return streams_.is_after(stream, ticket); });
+  }
+  /// A block of that run.
+  BlockRef take_found(RunId id, std::uint32_t units, std::uint32_t align_units,
+                      StreamIndex stream) {
+    const RunId taken = runs_.take_found(id, units, align_units, RunKind::block);
+    runs_[taken].record.store(BlockWord::cached(BlockWord::kNoBin, stream));
+    out_bytes_ += units * kUnitBytes;
+    return {taken, 0, 0};
+  }
+  /// A chunk of that run, which is the stream's from now on.
+  void make_chunk_of(RunId id, StreamIndex stream) {
+    begin_chunk(runs_.take_found(id, kUnitsPerChunk, kWithinPage, RunKind::chunk), stream);
+  }
   void put(BlockRef block, const TicketSet& tickets);
   void put_run(RunId id, const TicketSet& tickets) {
     Run& run = runs_[id];
@@ -68,6 +85,8 @@ class SharedTiers {
   bool has_buddy(std::uint32_t units, StreamIndex stream) const;
   /// After work has become complete.
   void refresh();
+  /// `stream` comes after more than before.
+  void note_order(StreamIndex stream);
 
   /// The run that `unit` belongs to, as far as the table of units says.
   RunId run_at(std::uint64_t unit) const noexcept {
@@ -144,7 +163,9 @@ class SharedTiers {
   static constexpr std::uint32_t kUnitsPerHalf = kUnitsPerChunk / 2;
 
   ChunkId make_chunk(StreamIndex stream, Reach reach);
+  ChunkId begin_chunk(RunId run, StreamIndex stream);
   void end_chunk(ChunkId id);
+  void keep_for_owner(Chunk& chunk);
   ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream, Reach reach);
   SlabId make_slab(SizeClass size_class, StreamIndex stream, Reach reach);
   void end_slab(SlabId id);

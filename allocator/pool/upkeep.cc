@@ -51,19 +51,31 @@ std::optional<internal::EpochEnd> Pool::Impl::let_go(internal::StreamState* stre
       use = {streams_.ticket(index), false};
     }
   }
-  return streams_.release(stream);
+  const auto last = streams_.release(stream);
+  // What was kept for it.
+  if (streams_.keeps_apart()) tiers_.refresh();
+  return last;
 }
 
 bool Pool::Impl::note_dependency(StreamRef source, StreamRef destination) {
-  // An event after what the source freed: its completion is then known as soon as may be.
+  // Within a capture nothing is ordered but its graph.
+  if (place(source.state(), std::nullopt, {}).is_capturing) return false;
+  if (place(destination.state(), std::nullopt, {}).is_capturing) return false;
   MutexLock events(events_mu_);
-  StreamIndex index = 0;
+  std::optional<internal::EpochEnd> end;
+  bool is_all = true;
   {
     MutexLock lock(mu_);
     if (!streams_.is_known(source.state()) || !streams_.is_known(destination.state())) return false;
-    index = source.state()->index();
+    const StreamIndex index = source.state()->index();
+    flush_caches(index);
+    end = streams_.begin_close(index);
+    is_all = end.has_value() || !streams_.needs_event(index);
+    note_order(index, destination.state()->index());
   }
-  return close_epoch(index);
+  // Its completion is then known as soon as may be; what the driver refuses is tried later.
+  if (end.has_value()) record(*end);
+  return is_all;
 }
 
 // Caches.
@@ -164,6 +176,8 @@ Result<void, Status> Pool::Impl::reconfigure(const RuntimeOptions& options) {
   MutexLock lock(mu_);
   if (options.trim.idle_after_ns != options_.runtime.trim.idle_after_ns) idle_pages_.restart();
   options_.runtime = options;
+  streams_.keep_apart(options.policy == CrossStreamPolicy::never);
+  tiers_.refresh();
   tiers_.runs().track_pages(tracks_pages());
   ++counted_.reconfigurations;
   emit({.kind = SlowPathEventKind::reconfigured});

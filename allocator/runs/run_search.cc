@@ -95,6 +95,16 @@ RunId RunTable::take_across(std::uint32_t units, std::uint32_t align_units, Stre
 
 // Questions.
 
+bool RunTable::is_wholly_idle(std::uint64_t page, RunId id) const {
+  const std::uint64_t start = page * kUnitsPerPage;
+  while (id != 0 && runs_[id].start > start) id = free_before(runs_[id].start);
+  while (id != 0 && tickets_of(id, {page, 1}).empty()) {
+    if (runs_[id].end() >= start + kUnitsPerPage) return true;
+    id = free_at(runs_[id].end());
+  }
+  return false;
+}
+
 bool RunTable::has_of_others(StreamIndex stream) const noexcept {
   return pending_units_ != (stream < by_stream_.size() ? by_stream_[stream]->units : 0);
 }
@@ -160,7 +170,7 @@ std::uint64_t RunTable::pending_bytes_of(StreamIndex stream) const noexcept {
 std::uint64_t RunTable::largest_free_units() const {
   std::uint64_t units = largest_ready_units();
   if (pending_units_ == 0) return units;
-  if (streams_.has_pseudo()) {
+  if (streams_.has_pseudo() || streams_.keeps_apart()) {
     for_each_waiting(0, [&](RunId id) { units = std::max<std::uint64_t>(units, runs_[id].units); });
   } else {
     for_each_pending_index([&](const RunIndex& index) {

@@ -203,9 +203,9 @@ void RunTable::refresh() {
   // alone: so the next of the index that is walked stays where it is.
   for (StreamIndex stream = 0; stream < by_stream_.size(); ++stream) {
     OwnRuns& own = *by_stream_[stream];
-    const std::uint64_t complete = streams_.complete_epoch(stream);
-    if (own.complete_epoch == complete) continue;
-    own.complete_epoch = complete;
+    const std::uint64_t shared = streams_.shared_epoch(stream);
+    if (own.shared_epoch == shared) continue;
+    own.shared_epoch = shared;
     for (RunId id = own.index.first_walked(); id != 0;) {
       const RunId next = own.index.next_walked(id);
       look_again(id);
@@ -222,7 +222,8 @@ void RunTable::refresh() {
 
 void RunTable::look_again(RunId id) {
   Run& run = runs_[id];
-  run.tickets.prune(streams_);
+  run.tickets.forget_shared(streams_);
+  if (streams_.keeps_apart()) run.tickets.keep_first_if_complete(streams_);
   const StreamIndex holder = holder_of(run.tickets);
   if (holder == run.holder) return;
   erase_free(id);
@@ -280,7 +281,8 @@ void RunTable::part_idle() {
   if (is_alone_ || !tracks_pages_ || pending_units_ == 0) return;
   std::vector<RunId> pending;
   const auto add = [&](const RunIndex& index, std::uint64_t& parted, std::uint64_t complete) {
-    if (parted == complete) return;
+    // A page that streams share waits for all of them, where they are kept apart.
+    if (parted == complete && !streams_.keeps_apart()) return;
     parted = complete;
     for (RunId id = index.first_walked(); id != 0; id = index.next_walked(id)) {
       pending.push_back(id);
@@ -308,7 +310,10 @@ void RunTable::part_idle_of(RunId id) {
   while (end > start) {
     const std::uint64_t page = (end - 1) / kUnitsPerPage;
     const std::uint64_t from = std::max(start, page * kUnitsPerPage);
-    if (!tickets_of(id, {page, 1}).empty()) {
+    // Kept apart, a stream's memory is others' once it was given back: so of it whole pages alone.
+    const bool is_idle =
+        streams_.keeps_apart() ? is_wholly_idle(page, id) : tickets_of(id, {page, 1}).empty();
+    if (!is_idle) {
       part(end);
       idle_end = from;
     }
@@ -415,7 +420,7 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   Run& run = runs_[id];
   GPUPOOL_CHECK(run.kind != RunKind::free && run.kind != RunKind::unused);
   run.tickets = tickets;
-  if (!is_alone_) run.tickets.prune(streams_);
+  if (!is_alone_) run.tickets.forget_shared(streams_);
   if (tracks_pages_) page_tickets_.add(run.start, run.end(), run.tickets, streams_);
   settle(id);
 }
@@ -442,7 +447,7 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   if (before != 0) run.tickets.add(runs_[before].tickets, streams_);
   if (after != 0) run.tickets.add(runs_[after].tickets, streams_);
   // Whose it is does not change: what is unfinished of the run's own tickets still is.
-  if (holder == kNobody) run.tickets.prune(streams_);
+  if (holder == kNobody) run.tickets.forget_shared(streams_);
   join(id, before, after);
 }
 

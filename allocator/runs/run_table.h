@@ -81,6 +81,16 @@ class RunTable {
   /// where `reach` lets it; 0 if there are none.
   RunId take(std::uint32_t units, std::uint32_t align_units, StreamIndex stream, Reach reach,
              RunKind kind);
+  /// Of what others may still be using: the run in which so many units fit and all of whose tickets
+  /// `may_take(ticket)`; 0 if none was found. Cost: a step for each stream, and a few for those
+  /// that have such runs: kMaxLooks of each are looked at.
+  template <class MayTake>
+  RunId find_of_others(std::uint32_t units, std::uint32_t align_units, MayTake may_take) const;
+  static constexpr int kMaxLooks = 64;
+  /// Takes `units` out of a run that this found.
+  RunId take_found(RunId id, std::uint32_t units, std::uint32_t align_units, RunKind kind) {
+    return take_at(id, first_place(runs_[id].start, units, align_units), units, kind);
+  }
   /// Takes exactly [start, start + units) out of the free run `id` that covers it. What is left in
   /// front of it keeps the id.
   RunId take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
@@ -225,9 +235,9 @@ class RunTable {
   struct OwnRuns {
     explicit OwnRuns(LazyArray<Run>& runs) noexcept : index(runs) {}
     RunIndex index;
-    std::uint64_t units = 0;           // of the runs in it
-    std::uint64_t complete_epoch = 0;  // as of the last refresh()
-    std::uint64_t parted_epoch = 0;    // complete as of the last part_idle()
+    std::uint64_t units = 0;         // of the runs in it
+    std::uint64_t shared_epoch = 0;  // as of the last refresh()
+    std::uint64_t parted_epoch = 0;  // complete as of the last part_idle()
   };
 
   RunId new_run(std::uint64_t start, std::uint32_t units, RunKind kind);
@@ -243,15 +253,18 @@ class RunTable {
   /// Into one of its free neighbours, of which there is at least one, with the run's tickets.
   void join(RunId id, RunId before, RunId after);
   /// What a private pool and others may still be using waits for both: what it joined would be
-  /// pinned as well, and what joined it never be the private pool's again.
+  /// pinned as well, and what joined it never be the private pool's again. So it is where streams
+  /// are kept apart.
   bool stays_apart(const TicketSet& tickets) const noexcept {
-    return streams_.has_pseudo() && tickets.is_pinned(streams_);
+    return streams_.keeps_apart() || (streams_.has_pseudo() && tickets.is_pinned(streams_));
   }
   bool joins(const Run& neighbour, StreamIndex holder) const noexcept {
     return neighbour.holder == holder && (holder != kNobody || !stays_apart(neighbour.tickets));
   }
   void look_again(RunId id);
   void part_idle_of(RunId id);
+  /// Whether all of a page, of which the free run has a part, is free and out of use.
+  bool is_wholly_idle(std::uint64_t page, RunId id) const;
   void set_alone(bool is_alone);
   /// Which index a free run with these tickets stands in.
   StreamIndex holder_of(const TicketSet& tickets) const noexcept {
@@ -296,10 +309,11 @@ class RunTable {
   /// where the last one ends.
   template <class Visit>
   void for_each_row(Visit visit) const;
-  /// The free run waits for a private pool to end.
+  /// The free run waits for a private pool to end, or for its stream to be released.
   bool is_pinned(RunId id) const noexcept {
-    return streams_.has_pseudo() && runs_[id].holder != kAnybody &&
-           runs_[id].tickets.is_pinned(streams_);
+    if (runs_[id].holder == kAnybody) return false;
+    return streams_.keeps_apart() ||
+           (streams_.has_pseudo() && runs_[id].tickets.is_pinned(streams_));
   }
   void check_indices(std::uint64_t ready_runs, std::uint64_t pending_runs) const;
   RunId find_in(const RunIndex& index, std::uint32_t units, std::uint32_t align_units) const;
@@ -389,6 +403,31 @@ bool RunTable::for_each_usable(std::uint32_t units, StreamIndex stream, Visit vi
     }
   }
   return end_run_ == 0 || !is_usable(end_run_, stream) || visit(end_run_);
+}
+
+template <class MayTake>
+RunId RunTable::find_of_others(std::uint32_t units, std::uint32_t align_units,
+                               MayTake may_take) const {
+  RunId best = 0;
+  const auto look = [&](RunId id) {
+    const Run& run = runs_[id];
+    if (best != 0 && runs_[best].units <= run.units) return;
+    if (first_place(run.start, units, align_units) + units > run.end()) return;
+    if (run.tickets.has_fence()) return;
+    for (std::size_t i = 0; i < run.tickets.count(); ++i) {
+      if (!may_take(run.tickets[i])) return;
+    }
+    best = id;
+  };
+  for_each_pending_index([&](const RunIndex& index) {
+    int looks = 0;
+    for (RunId id = index.find_at_least(units); id != 0 && looks < kMaxLooks; ++looks) {
+      look(id);
+      id = index.after(id);
+    }
+  });
+  if (best == 0 && end_run_ != 0 && runs_[end_run_].holder != kAnybody) look(end_run_);
+  return best;
 }
 
 template <class Visit>

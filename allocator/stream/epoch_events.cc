@@ -85,6 +85,20 @@ const std::vector<Ticket>& EpochEvents::poll() {
   return completed_;
 }
 
+std::optional<std::uint64_t> EpochEvents::wait(RawStream stream, const InFlightEvents& events,
+                                               std::uint64_t epoch) {
+  // A wait would become part of a capture; on the legacy stream it would end another's.
+  const auto capture = backend_.capture_state(stream);
+  if (!capture.ok() || capture.value() != CaptureState::none) return std::nullopt;
+  for (std::size_t i = 0; i < events.ring.size(); ++i) {
+    const InFlightEvents::Entry& entry = events.ring[i];
+    if (entry.epoch < epoch) continue;
+    if (!backend_.wait_event(stream, entry.event).ok()) return std::nullopt;
+    return entry.epoch;
+  }
+  return std::nullopt;
+}
+
 void EpochEvents::synchronize() {
   for (const InFlightEvents* events = first_; events != nullptr; events = events->next) {
     for (std::size_t i = 0; i < events->ring.size(); ++i) {

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/fixed_ring.h"
@@ -67,6 +68,10 @@ class EpochEvents {
   /// Looks at the oldest events. The epochs that they say are complete, by stream, rising; valid
   /// until the next call.
   const std::vector<Ticket>& poll();
+  /// Makes `stream` wait for the first event of `events` that covers the epoch. The epoch that it
+  /// covers; nothing where there is none any more, or the driver refuses.
+  std::optional<std::uint64_t> wait(RawStream stream, const InFlightEvents& events,
+                                    std::uint64_t epoch);
   /// Waits for every event in flight. Errors of the driver end the wait.
   void synchronize();
 

@@ -69,6 +69,7 @@ std::unique_ptr<StreamState> StreamTable::make_state(StreamIndex index, RawStrea
   state->thread_ = thread_serial();
   slots_[index]->id = id;
   slots_[index]->state = state.get();
+  slots_[index]->after.clear();
   return state;
 }
 
@@ -95,6 +96,7 @@ void StreamTable::complete_pseudo(StreamState* state) {
     slot.open_first_use = 0;
     ++epochs_completed_;
   }
+  share(slot);
   const auto found = std::find_if(pseudo_.begin(), pseudo_.end(),
                                   [&](const auto& pseudo) { return pseudo.get() == state; });
   keep_released(std::move(*found));
@@ -108,6 +110,7 @@ std::optional<EpochEnd> StreamTable::release(StreamState* state) {
   Slot& slot = *slots_[state->index_];
   slot.state = nullptr;
   slot.can_record = false;
+  share(slot);
   if (const auto raw = id_by_raw_.find(state->raw_);
       raw != id_by_raw_.end() && raw->second == state->id_) {
     id_by_raw_.erase(raw);
@@ -122,6 +125,53 @@ std::optional<EpochEnd> StreamTable::release(StreamState* state) {
 void StreamTable::keep_released(std::unique_ptr<StreamState> state) {
   released_.push_back(std::move(state));
   if (released_.size() > kReleasedKept) released_.pop_front();
+}
+
+void StreamTable::order(StreamIndex later, Ticket earlier, bool is_by_pool) {
+  if (later == earlier.stream) return;
+  Slot& slot = *slots_[later];
+  add_order(slot, {earlier, is_by_pool});
+  // A copy: it may wait for `later` in turn.
+  const std::vector<Order> before = slots_[earlier.stream]->after;
+  for (const Order& order : before) {
+    if (order.ticket.stream != later) add_order(slot, {order.ticket, is_by_pool});
+  }
+}
+
+void StreamTable::add_order(Slot& slot, Order order) {
+  std::erase_if(slot.after, [this](const Order& known) { return is_complete(known.ticket); });
+  if (is_complete(order.ticket)) return;
+  for (Order& known : slot.after) {
+    if (known.ticket.stream != order.ticket.stream) continue;
+    if (known.ticket.epoch < order.ticket.epoch) known = order;
+    return;
+  }
+  if (slot.after.size() == kMaxOrders) slot.after.erase(slot.after.begin());
+  slot.after.push_back(order);
+}
+
+const StreamTable::Order* StreamTable::find_order(StreamIndex stream,
+                                                  Ticket ticket) const noexcept {
+  for (const Order& order : slots_[stream]->after) {
+    if (order.ticket.stream == ticket.stream && order.ticket.epoch >= ticket.epoch) return &order;
+  }
+  return nullptr;
+}
+
+void StreamTable::keep_apart(bool is_on) {
+  keeps_apart_ = is_on;
+  for (const auto& slot : slots_) share(*slot);
+}
+
+bool StreamTable::is_fence_released(const Fence& fence) const noexcept {
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    if (slots_[i]->state != nullptr && (fence.groups & group_of(i)) != 0) return false;
+  }
+  return true;
+}
+
+bool StreamTable::is_own_handle(const StreamState& state) const noexcept {
+  return state.raw_ != per_thread_stream() || state.thread_ == thread_serial();
 }
 
 bool StreamTable::is_fence_complete(const Fence& fence) const noexcept {
@@ -175,6 +225,7 @@ void StreamTable::end_close(const EpochEnd& end) {
 void StreamTable::complete(Ticket ticket) {
   Slot& slot = *slots_[ticket.stream];
   slot.complete = ticket.epoch;
+  share(slot);
   ++epochs_completed_;
   while (!slot.closed.empty() && slot.closed.front().epoch <= ticket.epoch) slot.closed.pop_front();
   if (slot.state == nullptr) retire_if_complete(ticket.stream);
@@ -218,6 +269,7 @@ bool StreamTable::has_awaited() const noexcept {
 void StreamTable::check_invariants() const {
   for (const auto& slot : slots_) {
     GPUPOOL_CHECK(slot->complete <= slot->recorded && slot->recorded < slot->open);
+    GPUPOOL_CHECK(keeps_apart_ ? slot->shared <= slot->complete : slot->shared == slot->complete);
     std::uint64_t before = slot->complete;
     for (std::size_t i = 0; i < slot->closed.size(); ++i) {
       GPUPOOL_CHECK(slot->closed[i].epoch > before);

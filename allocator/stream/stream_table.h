@@ -3,9 +3,11 @@
 // Frees on a stream fall into its open epoch. An epoch is closed with one event (not one a free);
 // when that event is complete, so is every free of that epoch and of all before it.
 //
-//   complete <= recorded < open
+//   shared <= complete <= recorded < open
 //   up to `complete` all is complete; up to `recorded` an event covers it; between that and `open`
-//   lies what was closed, and no event could be recorded: the stream's next event covers it
+//   lies what was closed, and no event could be recorded: the stream's next event covers it; up to
+//   `shared` others may have what was freed: that is `complete`, or where streams are kept apart
+//   what was complete when the stream was released
 //
 // The driver is not called from here. Closing an epoch is three steps:
 //   begin_close    the open epoch ends: what is freed from now on falls into the next
@@ -29,6 +31,12 @@
 // else nor moved, unmapped or given back, with no rule of its own for that anywhere. When the
 // program has released the private pool, and all work of the device is complete, so is all of the
 // pseudo-stream (complete_pseudo).
+//
+// Note [Order]
+// Where one stream was made to wait for another, by the program (note_dependency) or by the pool
+// (CrossStreamPolicy::wait), what the other had freed by then is as good as its own: a list of
+// tickets, the latest of each stream, at most kMaxOrders. What one stream comes after, those that
+// wait for it come after as well. To forget some is safe.
 //
 // Thread safety: under the pool's lock; is_known() and what StreamState says from any thread. Only
 // one thread at a time is between begin_close() and end_close(), or between EpochEvents::poll() and
@@ -122,9 +130,49 @@ class StreamTable {
   bool is_complete(Ticket ticket) const noexcept {
     return complete_epoch(ticket.stream) >= ticket.epoch;
   }
+  /// All epochs up to this one are complete, and others may have what was freed then.
+  std::uint64_t shared_epoch(StreamIndex stream) const noexcept { return slots_[stream]->shared; }
+  bool is_shared(Ticket ticket) const noexcept {
+    return shared_epoch(ticket.stream) >= ticket.epoch;
+  }
+  /// Whether what a stream has freed is kept for it until it is released
+  /// (CrossStreamPolicy::never): from now on, or no more.
+  void keep_apart(bool is_on);
+  bool keeps_apart() const noexcept { return keeps_apart_; }
+  // Order between streams, see Note [Order].
+  /// What `later` is given from now on comes after epoch `epoch` of `earlier`, and after all that
+  /// that one comes after. `is_by_pool`: the pool has made it wait.
+  void order(StreamIndex later, Ticket earlier, bool is_by_pool);
+  bool has_order(StreamIndex stream) const noexcept { return !slots_[stream]->after.empty(); }
+  /// Whether the ticket is complete, or what `stream` is given now comes after it anyhow.
+  bool is_after(StreamIndex stream, Ticket ticket) const noexcept {
+    return ticket.stream == stream || is_complete(ticket) || find_order(stream, ticket) != nullptr;
+  }
+  /// Whether the pool has made `stream` wait for that.
+  bool has_waited_for(StreamIndex stream, Ticket ticket) const noexcept {
+    const Order* const order = find_order(stream, ticket);
+    return ticket.stream != stream && order != nullptr && order->is_by_pool;
+  }
+  /// The latest epoch that has ended; of what is freed from now on none falls into it.
+  Ticket last_ended(StreamIndex stream) const noexcept {
+    return {stream, slots_[stream]->open - 1};
+  }
+  /// Whether an event covers the epoch, or did.
+  bool is_recorded(Ticket ticket) const noexcept {
+    return slots_[ticket.stream]->recorded >= ticket.epoch;
+  }
+  const InFlightEvents& events_of(StreamIndex stream) const noexcept {
+    return slots_[stream]->events;
+  }
+  /// Whether the calling thread may give the stream something by its handle.
+  bool is_own_handle(const StreamState& state) const noexcept;
+
   /// The number of this moment, for a fence.
   std::uint64_t make_fence() noexcept { return sequence_++; }
   bool is_fence_complete(const Fence& fence) const noexcept;
+  bool is_fence_shared(const Fence& fence) const noexcept {
+    return is_fence_complete(fence) && (!keeps_apart_ || is_fence_released(fence));
+  }
 
   /// Whether something was freed on the stream that no event covers.
   bool needs_event(StreamIndex stream) const noexcept;
@@ -180,6 +228,11 @@ class StreamTable {
   static constexpr std::size_t kMaxStreams = 65536;
 
  private:
+  static constexpr std::size_t kMaxOrders = 32;
+  struct Order {
+    Ticket ticket;
+    bool is_by_pool = false;
+  };
   struct ClosedEpoch {
     std::uint64_t epoch = 0;
     std::uint64_t first_use = 0;
@@ -187,6 +240,7 @@ class StreamTable {
   struct Slot {
     std::uint64_t id = 0;
     std::uint64_t complete = 0;
+    std::uint64_t shared = 0;
     std::uint64_t recorded = 0;
     std::uint64_t open = 1;
     std::uint64_t own_frees = 0;       // counted by note_own_free(), since the last close
@@ -196,12 +250,21 @@ class StreamTable {
     bool is_pseudo = false;            // until all of it is complete
     // Not known complete, oldest first. A ring, since a free must not take memory from the heap.
     FixedRing<ClosedEpoch, kMaxClosedEpochs> closed;
+    std::vector<Order> after;  // what it is given now comes after these
     InFlightEvents events;
   };
 
   /// A slot that is not in use, or a new one; nothing where there are kMaxStreams.
   std::optional<StreamIndex> find_slot();
   std::unique_ptr<StreamState> make_state(StreamIndex index, RawStream raw, std::uint64_t id);
+  /// No stream of those groups is there any more.
+  bool is_fence_released(const Fence& fence) const noexcept;
+  /// Others may have what is complete, if they may.
+  void share(Slot& slot) noexcept {
+    if (!keeps_apart_ || slot.state == nullptr) slot.shared = slot.complete;
+  }
+  const Order* find_order(StreamIndex stream, Ticket ticket) const noexcept;
+  void add_order(Slot& slot, Order order);
   void keep_released(std::unique_ptr<StreamState> state);
   void retire_if_complete(StreamIndex stream);
 
@@ -212,6 +275,7 @@ class StreamTable {
   std::vector<std::unique_ptr<StreamState>> pseudo_;
   std::deque<std::unique_ptr<StreamState>> released_;
   std::uint64_t sequence_ = 1;
+  bool keeps_apart_ = false;
   std::uint64_t epochs_closed_ = 0;
   std::uint64_t epochs_completed_ = 0;
   std::uint64_t mismatches_ = 0;

@@ -53,6 +53,15 @@ void TicketSet::Several::prune(const StreamTable& streams) {
   count = kept;
 }
 
+void TicketSet::Several::forget_shared(const StreamTable& streams) {
+  if (fence.sequence != 0 && streams.is_fence_shared(fence)) fence = {};
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!streams.is_shared(tickets[i])) tickets[kept++] = tickets[i];
+  }
+  count = kept;
+}
+
 void TicketSet::add_to_several(Ticket ticket, StreamTable& streams) {
   Several all = several();
   all.add(ticket, streams);
@@ -67,6 +76,22 @@ void TicketSet::add_several(const TicketSet& other, StreamTable& streams) {
   all.fence.groups |= others.fence.groups;
   for (std::size_t i = 0; i < others.count; ++i) all.add(others.tickets[i], streams);
   set(all);
+}
+
+void TicketSet::forget_shared_several(const StreamTable& streams) {
+  Several all = several();
+  all.forget_shared(streams);
+  set(all);
+}
+
+void TicketSet::keep_first_if_complete(const StreamTable& streams) {
+  if (!has_more()) return;
+  TicketSet unfinished = *this;
+  unfinished.prune(streams);
+  if (!unfinished.empty()) return;
+  // With a fence nobody knows who freed it.
+  const Several all = several();
+  head_ = all.count > 0 && !has_fence() ? pack(all.tickets[0]) : 0;
 }
 
 bool TicketSet::is_pinned(const StreamTable& streams) const noexcept {

@@ -70,6 +70,18 @@ class TicketSet {
       head_ = 0;
     }
   }
+  /// Forgets what others may have: what is complete, but where streams are kept apart.
+  void forget_shared(const StreamTable& streams) {
+    if (head_ == 0) return;
+    if (has_more()) {
+      forget_shared_several(streams);
+    } else if (streams.is_shared(unpack(head_))) {
+      head_ = 0;
+    }
+  }
+  /// Of several streams whose work is complete, where they are kept apart: that of the first alone,
+  /// which is the one that freed the piece.
+  void keep_first_if_complete(const StreamTable& streams);
   /// Whose the piece is, as of the last prune: kAnybody, kNobody, or a stream.
   StreamIndex holder() const noexcept {
     if (head_ == 0) return kAnybody;
@@ -118,12 +130,14 @@ class TicketSet {
 
     void add(Ticket ticket, StreamTable& streams);
     void prune(const StreamTable& streams);
+    void forget_shared(const StreamTable& streams);
   };
   Several several() const noexcept;
   void set(const Several& several) noexcept;
   void add_to_several(Ticket ticket, StreamTable& streams);
   void add_several(const TicketSet& other, StreamTable& streams);
   void prune_several(const StreamTable& streams);
+  void forget_shared_several(const StreamTable& streams);
 
   bool has_more() const noexcept { return (head_ & kMore) != 0; }
 

@@ -185,9 +185,9 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
       {"policy",
        [&](Value v) {
          section.assign(v,
-                        read_choice<CrossStreamPolicy>(v, {{CrossStreamPolicy::never, false},
+                        read_choice<CrossStreamPolicy>(v, {{CrossStreamPolicy::never},
                                                            {CrossStreamPolicy::when_done},
-                                                           {CrossStreamPolicy::wait, false}}),
+                                                           {CrossStreamPolicy::wait}}),
                         pool.runtime.policy);
        }},
       {"on_misuse",

@@ -219,7 +219,6 @@ TEST_F(PoolAllocateTest, WrongOptionsAreNamed) {
     o.capacity = 8 * kMiB;
     o.reserve_bytes = 10 * kMiB;
   });
-  expect("policy", [](PoolOptions& o) { o.runtime.policy = CrossStreamPolicy::wait; });
   expect("slack", [](PoolOptions& o) { o.runtime.slack = -1; });
   SimulatedBackend plain({.supports_vmm = false});
   EXPECT_NE(Pool::create(plain, {}).error().message.find("cudamalloc"), std::string::npos);

@@ -282,9 +282,12 @@ TEST_F(PoolCaptureTest, ABlockThatAGraphUsesIsPinnedByIt) {
 }
 
 TEST_F(PoolCaptureTest, ACaptureThatNobodyAnnouncedHasAPrivatePoolOfItsOwn) {
+  void* cached = allocate_raw(20 * kMiB, raw_a_);
+  free_raw(cached, raw_a_);
   device_.begin_capture(raw_a_);
   const std::uint64_t capture = device_.capture_id(raw_a_).value();
   void* block = allocate_raw(20 * kMiB, raw_a_);
+  EXPECT_NE(block, cached);
   EXPECT_TRUE(work(raw_a_, block, 20 * kMiB));
   free_raw(block, raw_a_);
   EXPECT_EQ(allocate_raw(20 * kMiB, raw_a_), block);

@@ -246,8 +246,6 @@ TEST_F(PoolUpkeepTest, ReconfigureChangesAllOrNothing) {
     EXPECT_EQ(result.error().code, error);
     EXPECT_FALSE(result.error().message.empty());
   };
-  refuse([](RuntimeOptions& o) { o.policy = CrossStreamPolicy::wait; }, Error::not_supported);
-  refuse([](RuntimeOptions& o) { o.policy = CrossStreamPolicy::never; }, Error::not_supported);
   refuse([](RuntimeOptions& o) { o.slack = 1.5; }, Error::invalid_argument);
   refuse([](RuntimeOptions& o) { o.thresholds.fragmentation_ratio = -0.1; },
          Error::invalid_argument);

@@ -8,8 +8,8 @@
 //   pool.value()->deallocate(p, stream);
 //
 // Stream order: memory freed on a stream may be reused at once by that stream; by another only as
-// CrossStreamPolicy says. deallocate() tells the pool that every use of the block is ordered
-// before later work of the stream it names.
+// CrossStreamPolicy says. deallocate() tells the pool that every use of the block, and its
+// allocation, is ordered before later work of the stream it names.
 //
 // Errors: allocation failures are values with a report (last_failure); misuse is counted, reported
 // and refused, and leaves the state unchanged. Nothing here throws.
@@ -181,8 +181,10 @@ class Pool {
   /// The same for what `stream` has been given by now.
   bool record_use(void* pointer, StreamRef stream);
   /// The program has made `destination` wait for all that `source` was given so far: what `source`
-  /// has freed by now may be reused by `destination`. For now it only closes the source's epoch, so
-  /// that the completion of its work is known sooner; false where that cannot be done.
+  /// has freed by now may be reused by `destination` at once, and what `source` was allowed so
+  /// before, too; but not under CrossStreamPolicy::never. What threads have cached for `source`
+  /// goes to the shared tiers. False where not all of it can be had so: of another thread's own
+  /// default stream, of a stream that is captured or not known.
   bool note_dependency(StreamRef source, StreamRef destination);
 
   // Graph capture. What a graph uses has to stay where it is, mapped and nobody else's, until the
