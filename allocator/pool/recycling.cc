@@ -39,8 +39,7 @@ bool Pool::Impl::exchanges_pages() const {
 }
 
 bool Pool::Impl::tracks_pages() const {
-  return exchanges_pages() || options_.runtime.trim.idle_after_ns != 0 ||
-         streams_.keeps_apart();
+  return exchanges_pages() || options_.runtime.trim.idle_after_ns != 0 || streams_.keeps_apart();
 }
 
 std::uint64_t Pool::Impl::arena_limit_pages() const {
