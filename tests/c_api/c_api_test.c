@@ -236,6 +236,10 @@ static void test_failure(gpupool_pool* pool) {
   EXPECT(gpupool_failure_text(pool, text, sizeof text) == strlen(whole));
   EXPECT(strlen(text) == sizeof text - 1 && strncmp(text, whole, sizeof text - 1) == 0);
   EXPECT(gpupool_failure_text(pool, NULL, 0) == strlen(whole));
+  EXPECT(gpupool_failure_json(pool, whole, sizeof whole) == strlen(whole));
+  EXPECT(strncmp(whole, "{\"happened\": true, \"error\": \"limit_exceeded\", ", 46) == 0);
+  EXPECT(strstr(whole, ", \"requested_bytes\": 4294967296, ") != NULL);
+  EXPECT(whole[strlen(whole) - 1] == '}');
   EXPECT(gpupool_allocate(pool, (size_t)-1, NULL, &block) != GPUPOOL_OK && block == NULL);
   EXPECT(strcmp(gpupool_status_name(GPUPOOL_LIMIT_EXCEEDED), "limit_exceeded") == 0);
   EXPECT(strcmp(gpupool_status_name(GPUPOOL_REFUSED), "refused") == 0);

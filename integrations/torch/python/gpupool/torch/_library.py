@@ -21,16 +21,6 @@ class Block(ctypes.Structure):
                 ("tag", ctypes.c_uint32), ("is_fallback", ctypes.c_uint32)]
 
 
-class Failure(ctypes.Structure):
-    NUMBERS = ("time_ns", "requested_bytes", "limit_bytes", "held_bytes", "live_requested_bytes",
-               "waste_bytes", "cached_bytes", "pending_bytes", "free_bytes",
-               "largest_free_block_bytes", "largest_satisfiable_bytes", "device_free_bytes",
-               "device_total_bytes")
-    _fields_ = [("size", ctypes.c_uint32), ("happened", ctypes.c_uint32),
-                ("error", ctypes.c_uint32), ("reason", ctypes.c_uint32)] + \
-        [(name, ctypes.c_uint64) for name in NUMBERS]
-
-
 class RecordReport(ctypes.Structure):
     NUMBERS = ("allocations", "frees", "live_at_start", "failed_requests", "left_out",
                "file_bytes", "duration_ns")
@@ -60,8 +50,8 @@ _PROTOTYPES = {
     "gpupool_set_tag": (ctypes.c_uint32, (ctypes.c_uint32,)),
     "gpupool_visit_stats": (_STATUS, (_POOL, NUMBER_VISITOR, ctypes.c_void_p)),
     "gpupool_copy_blocks": (_SIZE, (_POOL, ctypes.c_void_p, _SIZE, _SIZE)),
-    "gpupool_get_failure": (_STATUS, (_POOL, ctypes.POINTER(Failure), _SIZE)),
     "gpupool_failure_text": (_SIZE, (_POOL, ctypes.c_char_p, _SIZE)),
+    "gpupool_failure_json": (_SIZE, (_POOL, ctypes.c_char_p, _SIZE)),
     "gpupool_trim": (ctypes.c_uint64, (_POOL, ctypes.c_uint64)),
     "gpupool_drain": (ctypes.c_uint64, (_POOL,)),
     "gpupool_maintain": (ctypes.c_int, (_POOL, ctypes.c_uint64)),

@@ -1,6 +1,7 @@
 """What a device's pool says of itself. PyTorch's own functions throw for plug-ins."""
 
 import ctypes
+import json
 import sys
 
 from gpupool.torch import _library
@@ -9,7 +10,6 @@ _STATES = ("live", "cached", "pending", "free")
 # As torch.cuda.memory_snapshot() names them.
 _TORCH_STATES = {"live": "active_allocated", "cached": "inactive", "pending": "active_pending_free",
                  "free": "inactive"}
-_REASONS = ("size", "budget", "pending", "fragmented", "cold")
 _NO_TAG = 0xff
 _TAG_PREFIX = "tag_live_bytes."
 
@@ -124,13 +124,9 @@ def last_failure(device=None):
     pool = library.find_pool(device_index(device))
     if pool is None:
         return None
-    failure = _library.Failure()
-    library.check(library.gpupool_get_failure(pool, failure, ctypes.sizeof(failure)))
-    if not failure.happened:
+    result = json.loads(library.read_text(library.gpupool_failure_json, pool))
+    if not result.pop("happened"):
         return None
-    result = {name: getattr(failure, name) for name in failure.NUMBERS}
-    result["error"] = library.gpupool_status_name(failure.error).decode()
-    result["reason"] = _REASONS[failure.reason]
     result["text"] = library.read_text(library.gpupool_failure_text, pool)
     return result
 
