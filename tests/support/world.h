@@ -42,6 +42,7 @@ struct WorldOptions {
   Recycling recycling = Recycling::off;
   double slack = 0.005;
   AliasReuse alias_reuse = AliasReuse::wait;
+  CrossStreamPolicy policy = CrossStreamPolicy::when_done;
   /// Empty pages are owed to every request: what recycling promises (occupancy.h).
   bool owes_empty_pages = false;
   /// While the pool is in a driver call for an event, operations that follow in the list are
