@@ -206,7 +206,8 @@ ChunkId SharedTiers::begin_chunk(RunId run, StreamIndex stream) {
 
 void SharedTiers::keep_for_owner(Chunk& chunk) {
   // Whoever freed parts of it: once that is complete all of it is the owner's, whose ticket so is
-  // the first.
+  // the first. Of an owner that was released it is everybody's.
+  if (!streams_.is_there(chunk.owner)) return;
   TicketSet tickets(streams_.ticket(chunk.owner));
   tickets.add(chunk.tickets, streams_);
   chunk.tickets = tickets;

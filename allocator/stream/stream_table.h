@@ -139,6 +139,8 @@ class StreamTable {
   /// (CrossStreamPolicy::never): from now on, or no more.
   void keep_apart(bool is_on);
   bool keeps_apart() const noexcept { return keeps_apart_; }
+  /// Whether the index is of a stream that was not released.
+  bool is_there(StreamIndex stream) const noexcept { return slots_[stream]->state != nullptr; }
   // Order between streams, see Note [Order].
   /// What `later` is given from now on comes after epoch `epoch` of `earlier`, and after all that
   /// that one comes after. `is_by_pool`: the pool has made it wait.

@@ -80,6 +80,34 @@ TEST_P(RecyclingListTest, PoolAgreesWithTheModelAfterEachOperation) {
   run_lists(options, kind.lists);
 }
 
+/// The same under the other policies of what one stream may have of another's.
+class PolicyListTest
+    : public testing::TestWithParam<std::tuple<CrossStreamPolicy, Recycling, Kind>> {};
+
+TEST_P(PolicyListTest, PoolAgreesWithTheModelAfterEachOperation) {
+  const auto& [policy, recycling, kind] = GetParam();
+  GeneratorOptions options = kind.options;
+  options.policy = policy;
+  // Segments do not move, so that empty ones are owed to nobody.
+  options.recycling = options.backing == kSegments ? Recycling::off : recycling;
+  run_lists(options, kind.lists);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PolicyListTest,
+    testing::Combine(testing::Values(CrossStreamPolicy::wait, CrossStreamPolicy::never),
+                     testing::Values(Recycling::off, Recycling::eager),
+                     testing::Values(Kind{"Vmm", {kVmm, kAddresses, 500, false, false}, 40},
+                                     Kind{"RealMemory", {kVmm, kReal, 500, false, false}, 30},
+                                     Kind{"CudaMalloc", {kSegments, kReal, 500, false, false}, 30},
+                                     Kind{"Faults", {kVmm, kAddresses, 500, true, false}, 40},
+                                     Kind{"Unannounced", {kVmm, kReal, 500, false, true}, 30},
+                                     Kind{"Others", {kVmm, kReal, 500, false, false, true}, 20})),
+    [](const auto& param) {
+      return std::string(to_string(std::get<0>(param.param))) + "_" +
+             to_string(std::get<1>(param.param)) + "_" + std::get<2>(param.param).name;
+    });
+
 constexpr GeneratorOptions one_stream(SimulatedMemory memory) {
   GeneratorOptions options{kVmm, memory, 500};
   options.has_one_stream = true;

@@ -30,6 +30,7 @@ class Generator {
     fill_percent_ = random_.between(20, 110);
     world_.recycling = options.recycling;
     world_.alias_reuse = options.alias_reuse;
+    world_.policy = options.policy;
     if (options.has_one_stream) world_.stream_count = 1;
     if (options.recycling != Recycling::off) {
       world_.owes_empty_pages = true;

@@ -36,6 +36,7 @@ struct GeneratorOptions {
   bool with_others = false;
   Recycling recycling = Recycling::off;
   AliasReuse alias_reuse = AliasReuse::wait;
+  CrossStreamPolicy policy = CrossStreamPolicy::when_done;
   bool has_one_stream = false;
 };
 

@@ -70,7 +70,7 @@ std::optional<std::string> Model::add_block(std::uint64_t address, std::uint64_t
   if (address % std::max(alignment, std::uint64_t{512}) != 0) {
     return text + " is not aligned to " + std::to_string(alignment);
   }
-  return find_danger(stream, address, bytes);
+  return knows_order_ ? find_danger(stream, address, bytes) : std::nullopt;
 }
 
 void Model::remove_block(std::uint64_t address) {

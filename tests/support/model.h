@@ -41,6 +41,9 @@ class Model {
   std::optional<std::string> find_danger(StreamKey stream, std::uint64_t address,
                                          std::uint64_t bytes);
 
+  /// The pool makes streams wait for each other, too: then the device alone judges who may have
+  /// what.
+  void leave_order_to_device() { knows_order_ = false; }
   /// Calls `visit(address, bytes)` for each piece of work that is unfinished.
   template <class Visit>
   void for_each_unfinished(Visit visit) const {
@@ -82,6 +85,7 @@ class Model {
   Positions given_;
   std::map<StreamKey, Positions> seen_;  // of each stream, how far of others it waits for
 
+  bool knows_order_ = true;
   std::uint64_t requests_ = 0;
   std::uint64_t failures_ = 0;
   std::uint64_t frees_ = 0;

@@ -46,6 +46,9 @@ std::string to_text(const WorldOptions& options) {
     text += std::string(", recycling ") + to_string(options.recycling) + ", slack " +
             std::to_string(options.slack) + ", alias_reuse " + to_string(options.alias_reuse);
   }
+  if (options.policy != CrossStreamPolicy::when_done) {
+    text += std::string(", policy ") + to_string(options.policy);
+  }
   if (options.lets_others_in) text += ", others come in between";
   if (options.failing_call == 0) return text;
   return text + ", call " + std::to_string(options.failing_call) + " fails with " +
@@ -66,11 +69,13 @@ World::World(const WorldOptions& given)
   pool_options.runtime.slack = options.slack;
   pool_options.runtime.alias_reuse = options.alias_reuse;
   pool_options.runtime.out_of_memory.wait_ns = options.out_of_memory_wait_ns;
+  pool_options.runtime.policy = options.policy;
   // Below and above what a chunk may serve, and more than there is.
   constexpr std::uint64_t kKiB = 1024;
   pool_options.watched_sizes = {kKiB * kKiB * kKiB, 256 * kKiB, 48 * kKiB, 2 * kKiB};
   pool_options.observer = &observer;
   pool_options.misuse_handler = [this](const MisuseReport&) { ++handled_misuses; };
+  if (options.policy == CrossStreamPolicy::wait) model.leave_order_to_device();
   has_faults = options.failing_call > 0;
   if (has_faults) faulty.fail_nth_of_all(options.failing_call, options.failing_error);
   auto created = Pool::create(faulty, pool_options);

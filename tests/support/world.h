@@ -44,6 +44,7 @@ struct WorldOptions {
   AliasReuse alias_reuse = AliasReuse::wait;
   /// A few looks: each is a number of backend calls, of which each is made to fail.
   std::uint64_t out_of_memory_wait_ns = 100'000;
+  CrossStreamPolicy policy = CrossStreamPolicy::when_done;
   /// Empty pages are owed to every request: what recycling promises (occupancy.h).
   bool owes_empty_pages = false;
   /// While the pool is in a driver call for an event, operations that follow in the list are
