@@ -260,22 +260,21 @@ bool Pool::Impl::Ladder::look_after_pause(std::uint64_t pause_ns) {
 }
 
 bool Pool::Impl::Ladder::fits_once_awaited() const {
-  const internal::StreamTable& streams = pool_.streams_;
   const internal::RunTable& runs = pool_.tiers_.runs();
-  if (!streams.has_awaited()) return false;
+  if (!pool_.streams_.has_awaited()) return false;
   const std::uint64_t limit = pool_.limit_in_force();
   const std::uint64_t held = pool_.held_bytes() - pool_.fallbacks_.pending_bytes();
   const std::uint64_t headroom = limit - std::min(limit, held);
   if (is_contiguous()) {
     return headroom + runs.pages_once_complete() * kPageBytes >= request_.bytes;
   }
-  // An upper bound: what is the asking stream's or of several, and of others what an event tells
-  // of.
+  // An upper bound: of the asking stream, of several, and of others what an event tells of.
   const std::uint64_t chunks = pool_.tiers_.chunk_pending_bytes();
   std::uint64_t bytes =
       pool_.free_bytes() + headroom + chunks + runs.pending_bytes_of(internal::kNobody);
-  for (StreamIndex i = 0; i < streams.index_count(); ++i) {
-    if (i == stream_->index() || streams.is_awaited(i)) bytes += runs.pending_bytes_of(i);
+  for (StreamIndex i = 0; i < pool_.streams_.index_count(); ++i) {
+    const bool counts = i == stream_->index() || pool_.streams_.is_awaited(i);
+    if (counts) bytes += runs.pending_bytes_of(i);
   }
   if (bytes < shape_.block_bytes) return false;
   // Chunks of others become whole, or the asking stream's, in ways that are not worth a forecast.

@@ -20,6 +20,8 @@ SHORT_TIMES = [(r"for: 5m$", "for: 3s"), (r"keep_firing_for: 10m$", "keep_firing
 CONFIG = f"""version: 1
 pool:
   capacity: {trace.CAPACITY_BYTES}
+  # In large handles, none of which is ever empty: else they would go back before a request fails.
+  reserve: {trace.CAPACITY_BYTES}
   recycling: off
 alerts:
   fragmentation_ratio: 0.6
@@ -63,7 +65,8 @@ def check_end(prometheus, demo):
     processes.require(prometheus.query(
         'ALERTS{alertname="GpupoolLargestBlockBelowRequired", alertstate="firing"}'),
         "no alert for the required block")
-    asked = f"{trace.LARGE_BYTES >> 20}.00 MiB requested, reason fragmented"
+    asked = (f"{trace.LARGE_BYTES >> 20}.00 MiB requested, at most {trace.LARGE_BYTES >> 21}.00 MiB "
+             "would have worked; reason fragmented")
     processes.require(asked in demo.output(), f"no report of the failure:\n{demo.output()}")
     code = demo.stop()
     processes.require(code == 0, f"demo: exit code {code}\n{demo.output()}")

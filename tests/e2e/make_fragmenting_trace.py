@@ -7,8 +7,8 @@ A service whose requests leave something behind: each takes a buffer and, after 
 state that stays. The buffers go, the state stays between the holes. Seconds later the service asks
 for one large block (a checkpoint buffer): most of the memory is free, no piece is large enough.
 
-BLOCK_BYTES is two pages of 2 MiB: a hole is whole pages, which stay where they are with recycling off,
-and are put together under eager. QUIET_SECONDS is how long an alert has before the request that it
+BLOCK_BYTES is two pages of 2 MiB: a hole is whole pages, which stay where they are with recycling off
+as long as they are part of a larger handle, and are put together under eager. QUIET_SECONDS is how long an alert has before the request that it
 warns of.
 """
 import json
