@@ -61,7 +61,7 @@ class ThreadCaches {
   /// The same for one owner, from the next claim on.
   void bar(ThreadCache& cache) const noexcept { cache.claim.bar(); }
   void unbar(ThreadCache& cache) const noexcept {
-    if (!is_barred_) cache.claim.unbar();
+    if (bars_ == 0) cache.claim.unbar();
   }
 
   /// Adds up all shards, threads that have ended included.

@@ -169,17 +169,15 @@ class OutOfMemory:
 
     @staticmethod
     def exhaust():
-        torch.cuda.set_per_process_memory_fraction(0.1)
         kept = []
         try:
-            while len(kept) < 64:
+            while len(kept) < 1024:
                 kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE))
         except RuntimeError as error:  # torch.OutOfMemoryError is one
             return {"type": type(error).__name__, "text": str(error).splitlines()[0][:120],
                     "gib_before": len(kept)}
         finally:
             kept.clear()
-            torch.cuda.set_per_process_memory_fraction(1.0)
         return None
 
 
