@@ -260,7 +260,7 @@ Result<std::uint64_t> SimulatedBackend::stream_id(RawStream stream) {
   DeviceCall call(*device_);
   const auto found = device_->streams.find(stream);
   if (!found) return Error::invalid_argument;
-  return call.charged(Result<std::uint64_t>(found->id), BackendCall::stream_id);
+  return call.charged(device_->streams.identify(found), BackendCall::stream_id);
 }
 
 Result<CaptureState> SimulatedBackend::capture_state(RawStream stream) {

@@ -134,6 +134,13 @@ CaptureState SimulatedStreams::capture_state(const SimulatedStream& stream) cons
                                                      : CaptureState::active;
 }
 
+Result<std::uint64_t> SimulatedStreams::identify(const StreamPointer& stream) {
+  if (stream->capture == 0) return std::uint64_t{stream->id};
+  captures_.at(stream->capture).is_invalidated = true;
+  return violations_.refuse("the identity asked of " + name_of(*stream) +
+                            ", which is being captured");
+}
+
 Result<void> SimulatedStreams::begin_capture(const StreamPointer& stream) {
   if (stream == legacy_) return violations_.refuse("capture of the legacy stream");
   if (stream->capture != 0) {

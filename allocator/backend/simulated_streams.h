@@ -41,6 +41,8 @@ class SimulatedStreams {
   Result<void> launch(RawStream handle, SimulatedWork work);
 
   CaptureState capture_state(const SimulatedStream& stream) const;
+  /// Its id; as on a card, to ask for it in a capture ends that.
+  Result<std::uint64_t> identify(const StreamPointer& stream);
   Result<void> begin_capture(const StreamPointer& stream);
   SimulatedGraph end_capture(const SimulatedStream& stream);
   Result<void> launch_graph(SimulatedGraph graph, RawStream handle);

@@ -247,13 +247,20 @@ void Pool::Impl::report_misuse(const MisuseReport& report) {
 }
 
 internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* capture) {
+  const auto state_now = driver_.backend().capture_state(raw);
+  const CaptureState captured = state_now.ok() ? state_now.value() : CaptureState::none;
+  if (capture != nullptr) *capture = captured;
+  internal::ThreadRecord* const record = own_record();
+  // In a capture it cannot be asked who it is: it is who the handle named last.
+  if (captured != CaptureState::none) {
+    MutexLock lock(mu_);
+    const std::uint64_t own = record != nullptr ? record->own_stream : 0;
+    const std::uint64_t known =
+        raw == per_thread_stream() && own != 0 ? own : streams_.id_named(raw);
+    return find_or_adopt_locked(raw, known, record);
+  }
   const auto id = driver_.backend().stream_id(raw);
   if (!id.ok()) return nullptr;
-  if (capture != nullptr) {
-    const auto state = driver_.backend().capture_state(raw);
-    if (state.ok()) *capture = state.value();
-  }
-  internal::ThreadRecord* const record = own_record();
   if (record != nullptr) {
     if (internal::StreamState* const named = record->find_named(raw, id.value())) return named;
   }

@@ -42,16 +42,16 @@ Placement PrivateServing::place(const StreamState* stream, std::optional<Capture
   Backend& backend = driver_.backend();
   const bool is_by_reference = !capture.has_value();
   if (is_by_reference) {
-    const auto id = backend.stream_id(stream->raw());
-    const bool is_same = id.ok() && id.value() == stream->id();
-    // Where it is not verified, what the driver does not tell is as the owner says; and by the
-    // handle of a thread's own stream another thread asks for its own.
-    const bool is_told = id.ok() && stream->raw() != per_thread_stream();
-    placement.is_same_stream = is_same || (!options_.verify_streams && !is_told);
-    capture = CaptureState::none;
-    if (is_same) {
-      const auto state = backend.capture_state(stream->raw());
-      if (state.ok()) capture = state.value();
+    const auto state = backend.capture_state(stream->raw());
+    capture = state.ok() ? state.value() : CaptureState::none;
+    // In a capture it cannot be asked who it is.
+    if (capture == CaptureState::none) {
+      const auto id = backend.stream_id(stream->raw());
+      const bool is_same = id.ok() && id.value() == stream->id();
+      // Where it is not verified, what the driver does not tell is as the owner says; and by the
+      // handle of a thread's own stream another thread asks for its own.
+      const bool is_told = id.ok() && stream->raw() != per_thread_stream();
+      placement.is_same_stream = is_same || (!options_.verify_streams && !is_told);
     }
   }
   placement.is_capturing = is_captured(*capture);

@@ -15,12 +15,13 @@ EpochEvents::~EpochEvents() {
 }
 
 bool EpochEvents::may_record(const EpochEnd& end) const {
+  // First, since its identity must not be asked of a stream that is being captured.
+  const auto capture = backend_.capture_state(end.raw);
+  if (!capture.ok() || capture.value() != CaptureState::none) return false;
   // A handle whose stream was destroyed unannounced may be another stream's by now, whose events
   // say nothing of the former's work.
   const auto id = backend_.stream_id(end.raw);
-  if (!id.ok() || id.value() != end.stream_id) return false;
-  const auto capture = backend_.capture_state(end.raw);
-  return capture.ok() && capture.value() == CaptureState::none;
+  return id.ok() && id.value() == end.stream_id;
 }
 
 void EpochEvents::record(EpochEnd& end) {

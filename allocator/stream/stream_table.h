@@ -110,6 +110,12 @@ class StreamTable {
     return slots_[stream]->is_pseudo ? Fence::kPseudo : Fence::group_of(stream);
   }
   StreamState* find(std::uint64_t id) const;
+  /// Of the stream that the handle named when it was last asked; one that is made up, and no
+  /// stream's, where that never was. Of per-thread streams, which share a handle, always that.
+  std::uint64_t id_named(RawStream raw) {
+    const auto known = id_by_raw_.find(raw);
+    return known != id_by_raw_.end() ? known->second : kFirstMadeUpId + made_up_ids_++;
+  }
   bool is_known(const StreamState* state) const noexcept {
     return state != nullptr && state->owner_ == this && !state->is_released();
   }
@@ -276,6 +282,9 @@ class StreamTable {
   std::unordered_map<RawStream, std::uint64_t> id_by_raw_;
   std::vector<std::unique_ptr<StreamState>> pseudo_;
   std::deque<std::unique_ptr<StreamState>> released_;
+  /// The driver counts from below.
+  static constexpr std::uint64_t kFirstMadeUpId = std::uint64_t{1} << 63;
+  std::uint64_t made_up_ids_ = 0;
   std::uint64_t sequence_ = 1;
   bool keeps_apart_ = false;
   std::uint64_t epochs_closed_ = 0;

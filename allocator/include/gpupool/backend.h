@@ -145,7 +145,8 @@ class Backend {
 
   // Streams and events.
   /// An identity that is never given again while the process lives, unlike the handle's value.
-  /// For per_thread_stream() it differs from thread to thread.
+  /// For per_thread_stream() it differs from thread to thread. Requires: the stream's capture state
+  /// is `none`. CUDA refuses the question while the stream is captured, and ends that capture.
   virtual Result<std::uint64_t> stream_id(RawStream stream) = 0;
   virtual Result<CaptureState> capture_state(RawStream stream) = 0;
   /// Which capture a stream is part of, by a number that no other capture of the process has or
