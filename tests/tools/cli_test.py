@@ -300,6 +300,15 @@ class Replay(Case):
             self.assertLessEqual(row["peak_held_bytes"], 1 << 30)
             self.assertEqual(row["operations"], 33929)
 
+    def test_a_table_with_failures_is_followed_by_the_report_of_the_last(self):
+        result = run("replay", "--device", "sim", "--capacity", "1GiB", FSDP)
+        self.assertEqual(result.returncode, 0)
+        error = result.stderr.decode()
+        self.assertEqual(error.count("the last request that failed in pass "), 1, error)
+        self.assertIn("\nout_of_memory: ", error)
+        self.assertIn("\n  limit         1.00 GiB  capacity\n", error)
+        self.assertLess(error.count("\n"), 27, "a page at most")
+
     def test_scale_multiplies_sizes(self):
         path = self.write("a.csv", CSV + "0,0,2,3000\n1,1,3,5000\n")
         plain, scaled = (self.replay("--scale", n, path)[0] for n in (1, 1000))
@@ -597,7 +606,8 @@ class Demo(Case):
         code, out, error = demo.result()
         self.assertEqual(code, 0)
         self.assertNotIn(" 0 allocations failed", out)
-        self.assertEqual(error.count("first allocation that failed, of "), 1, error)
+        self.assertEqual(error.count("first allocation that failed:\nout_of_memory: "), 1, error)
+        self.assertIn("\n  limit       512.00 MiB  capacity\n", error)
 
     def test_bad_input_starts_nothing(self):
         bad = self.write("bad", "a 0 1 0\n")

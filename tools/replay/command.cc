@@ -143,7 +143,8 @@ ExitCode run(const Command& command) {
     return played.error().code;
   }
   const Played& all = played.value();
-  explain_failures(all.results);
+  // A program that reads the JSON counts `failed` itself.
+  if (!command.is_json) explain_failures(all.results);
   return print_result(command.is_json
                           ? to_json(all.results)
                           : to_table(all.results, options, all.setting, inspect_terminal(stdout)));
