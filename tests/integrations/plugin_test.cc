@@ -296,6 +296,27 @@ class PluginCaptureTest : public PluginTest {
   }
 };
 
+// Two graphs share a pool, and one of them is destroyed.
+TEST_F(PluginCaptureTest, APoolIsReleasedWithTheLastOfThoseThatBeganIt) {
+  const int device = fresh_device();
+  const gpupool_torch_pool_id id(5, 0);
+  plugin_.free(plugin_.alloc(kMiB, device), kMiB, device);
+  const auto stream = plugin_.make_stream(device);
+  for (int graph = 0; graph < 2; ++graph) {
+    begin(device, id, stream);
+    plugin_.free(plugin_.alloc(32 * kMiB, device, stream), 32 * kMiB, device, stream);
+    end(device, id, stream);
+  }
+  const auto pinned = [&] {
+    plugin_.find<decltype(gpupool_torch_reset)>("gpupool_torch_reset")();
+    return plugin_.stats(device).pinned_bytes;
+  };
+  release(device, id);
+  EXPECT_GE(pinned(), 32 * kMiB);
+  release(device, id);
+  EXPECT_EQ(pinned(), 0u);
+}
+
 TEST_F(PluginCaptureTest, WhatACaptureUsedIsNobodyElsesUntilItsPoolIsReleased) {
   const int device = fresh_device();
   const gpupool_torch_pool_id id(3, 0);

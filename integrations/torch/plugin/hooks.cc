@@ -252,6 +252,7 @@ void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_pool_id id,
   const auto begun = gpupool::pool_of(pool.value())
                          .begin_allocate_to_pool({id.first, id.second}, std::move(takes));
   if (!begun.ok()) gpupool::torch::raise(begun.error());
+  Runtime::instance().pool_uses().begin(device, id);
 }
 
 void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_pool_id id) {
@@ -264,7 +265,8 @@ void gpupool_torch_end_allocate_to_pool(int device, gpupool_torch_pool_id id) {
 void gpupool_torch_release_pool(int device, gpupool_torch_pool_id id) {
   gpupool_pool* const pool = gpupool::torch::find_if_running(device);
   if (pool == nullptr) return;
-  // PyTorch calls this when the last graph is destroyed, where nothing may be thrown.
+  // PyTorch calls this when a graph is destroyed, where nothing may be thrown.
+  if (!Runtime::instance().pool_uses().release(device, id)) return;
   const auto released = gpupool::pool_of(pool).release_pool({id.first, id.second});
   if (!released.ok()) gpupool::torch::log_line(released.error().message);
 }

@@ -19,6 +19,7 @@
 
 #include "gpupool/c_handle.h"
 #include "gpupool/status.h"
+#include "integrations/torch/plugin/pool_uses.h"
 #include "integrations/torch/plugin/settings.h"
 #include "integrations/torch/plugin/upkeep.h"
 
@@ -72,6 +73,7 @@ class Runtime {
   Result<Tag, Status> find_tag(const std::string& name);
   std::string url(int device) const;
   Counters& counters() noexcept { return counters_; }
+  PoolUses& pool_uses() noexcept { return pool_uses_; }
 
  private:
   Runtime() = default;
@@ -87,6 +89,7 @@ class Runtime {
   std::atomic<bool> is_in_use_{false};
   std::array<std::atomic<gpupool_pool*>, kMaxDevices> pools_{};
   Counters counters_;
+  PoolUses pool_uses_;
   Upkeep upkeep_;
 
   mutable std::mutex mutex_;  // guards what follows
