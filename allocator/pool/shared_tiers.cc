@@ -126,13 +126,18 @@ void SharedTiers::refresh() {
     Chunk& chunk = chunks_[id];
     const ChunkId next = chunk.pending_next;
     chunk.tickets.forget_shared(streams_);
-    TicketSet unfinished = chunk.tickets;
-    unfinished.prune(streams_);
-    const StreamIndex holder = unfinished.holder();
+    const StreamIndex holder =
+        streams_.keeps_apart() ? unfinished_holder(chunk) : chunk.tickets.holder();
     if (holder == kAnybody || holder == chunk.owner) free_foreign(id);
     if (chunk.tickets.empty()) set_pending(id, false);
     id = next;
   }
+}
+
+StreamIndex SharedTiers::unfinished_holder(const Chunk& chunk) const {
+  TicketSet unfinished = chunk.tickets;
+  unfinished.prune(streams_);
+  return unfinished.holder();
 }
 
 void SharedTiers::note_order(StreamIndex stream) {

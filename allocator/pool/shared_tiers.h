@@ -166,6 +166,8 @@ class SharedTiers {
   ChunkId begin_chunk(RunId run, StreamIndex stream);
   void end_chunk(ChunkId id);
   void keep_for_owner(Chunk& chunk);
+  /// Whose work on the chunk is not complete.
+  StreamIndex unfinished_holder(const Chunk& chunk) const;
   ChunkId chunk_with_room(std::uint32_t units, StreamIndex stream, Reach reach);
   SlabId make_slab(SizeClass size_class, StreamIndex stream, Reach reach);
   void end_slab(SlabId id);

@@ -95,16 +95,6 @@ RunId RunTable::take_across(std::uint32_t units, std::uint32_t align_units, Stre
 
 // Questions.
 
-bool RunTable::is_wholly_idle(std::uint64_t page, RunId id) const {
-  const std::uint64_t start = page * kUnitsPerPage;
-  while (id != 0 && runs_[id].start > start) id = free_before(runs_[id].start);
-  while (id != 0 && tickets_of(id, {page, 1}).empty()) {
-    if (runs_[id].end() >= start + kUnitsPerPage) return true;
-    id = free_at(runs_[id].end());
-  }
-  return false;
-}
-
 bool RunTable::has_of_others(StreamIndex stream) const noexcept {
   return pending_units_ != (stream < by_stream_.size() ? by_stream_[stream]->units : 0);
 }
@@ -181,30 +171,6 @@ std::uint64_t RunTable::largest_free_units() const {
   for_each_row(
       [&](RunId first, std::uint64_t end) { units = std::max(units, end - runs_[first].start); });
   return units;
-}
-
-std::uint64_t RunTable::idle_pages() const {
-  if (!is_alone_ || !tracks_pages_) return empty_pages_;
-  const bool is_large = arena_ != nullptr && arena_->has_large_mappings();
-  std::uint64_t busy_pages = 0;
-  std::uint64_t end = 0;  // of the last mapping that was counted
-  empty_.for_each_word(page_high_water(), [&](std::uint64_t first, std::uint64_t bits) {
-    std::uint64_t busy = page_tickets_.busy(first, bits, streams_);
-    if (!is_large) {
-      busy_pages += static_cast<std::uint64_t>(std::popcount(busy));
-      return;
-    }
-    // Of a mapping all pages or none.
-    for (; busy != 0; busy &= busy - 1) {
-      const std::uint64_t page = first + static_cast<unsigned>(std::countr_zero(busy));
-      if (page < end) continue;
-      std::uint64_t start = page;
-      while (start > 0 && arena_->are_of_one(start - 1, page)) --start;
-      for (end = page + 1; arena_->are_of_one(end, page);) ++end;
-      busy_pages += end - start;
-    }
-  });
-  return empty_pages_ - busy_pages;
 }
 
 std::uint64_t RunTable::pages_once_complete() const {

@@ -223,9 +223,13 @@ void RunTable::refresh() {
 void RunTable::look_again(RunId id) {
   Run& run = runs_[id];
   run.tickets.forget_shared(streams_);
-  if (streams_.keeps_apart()) run.tickets.keep_first_if_complete(streams_);
-  const StreamIndex holder = holder_of(run.tickets);
-  if (holder == run.holder) return;
+  StreamIndex holder = holder_of(run.tickets);
+  if (holder == run.holder) {
+    if (holder != kNobody || !streams_.keeps_apart()) return;
+    run.tickets.keep_first_if_complete(streams_);
+    holder = holder_of(run.tickets);
+    if (holder == kNobody) return;
+  }
   erase_free(id);
   settle(id);
   // What others used of it may be idle now.
@@ -259,71 +263,6 @@ void RunTable::track_pages(bool is_on) {
     empty_pages_ += pages.count;
   }
   fewest_empty_pages_ = empty_pages_;
-}
-
-TicketSet RunTable::tickets_of(RunId id, PageSpan pages) const {
-  TicketSet tickets = runs_[id].tickets;
-  tickets.prune(streams_);
-  if (tickets.empty() || !tracks_pages_) return tickets;
-  const TicketSet of_pages = page_tickets_.of(pages, streams_);
-  if (tickets.has_fence() || of_pages.has_fence()) return of_pages.empty() ? of_pages : tickets;
-  // Those of a group of pages may be of what lies elsewhere in it; the run's are all that count.
-  TicketSet both;
-  for (std::size_t i = 0; i < tickets.count(); ++i) {
-    for (std::size_t j = 0; j < of_pages.count(); ++j) {
-      if (of_pages[j].stream == tickets[i].stream) both.add(tickets[i], streams_);
-    }
-  }
-  return both;
-}
-
-void RunTable::part_idle() {
-  if (is_alone_ || !tracks_pages_ || pending_units_ == 0) return;
-  std::vector<RunId> pending;
-  const auto add = [&](const RunIndex& index, std::uint64_t& parted, std::uint64_t complete) {
-    // A page that streams share waits for all of them, where they are kept apart.
-    if (parted == complete && !streams_.keeps_apart()) return;
-    parted = complete;
-    for (RunId id = index.first_walked(); id != 0; id = index.next_walked(id)) {
-      pending.push_back(id);
-    }
-  };
-  add(nobodys_, nobodys_parted_, streams_.epochs_completed());
-  for (StreamIndex stream = 0; stream < by_stream_.size(); ++stream) {
-    OwnRuns& own = *by_stream_[stream];
-    add(own.index, own.parted_epoch, streams_.complete_epoch(stream));
-  }
-  if (end_run_ != 0 && runs_[end_run_].holder != kAnybody) pending.push_back(end_run_);
-  for (const RunId id : pending) part_idle_of(id);
-}
-
-void RunTable::part_idle_of(RunId id) {
-  const std::uint64_t start = runs_[id].start;
-  // From its end, so that its front keeps its id.
-  std::uint64_t end = runs_[id].end();
-  std::uint64_t idle_end = end;
-  const auto part = [&](std::uint64_t from) {
-    if (from == idle_end) return;
-    put(take_at(id, from, static_cast<std::uint32_t>(idle_end - from), RunKind::leaving),
-        TicketSet());
-  };
-  while (end > start) {
-    const std::uint64_t page = (end - 1) / kUnitsPerPage;
-    const std::uint64_t from = std::max(start, page * kUnitsPerPage);
-    // Kept apart, a stream's memory is others' once it was given back: so of it whole pages alone.
-    const bool is_idle =
-        streams_.keeps_apart() ? is_wholly_idle(page, id) : tickets_of(id, {page, 1}).empty();
-    if (!is_idle) {
-      part(end);
-      idle_end = from;
-    }
-    end = from;
-  }
-  part(start);
-}
-
-bool RunTable::are_idle(RunId id, PageSpan pages) const {
-  return runs_[id].kind == RunKind::free && tickets_of(id, pages).empty();
 }
 
 // Searching.
@@ -430,12 +369,11 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   const StreamIndex holder = holder_of(run.tickets);
   RunId before = free_before(run.start);
   RunId after = free_at(run.end());
-  const bool is_apart = holder == kNobody && stays_apart(run.tickets);
-  if (before != 0 && (is_apart || !joins(runs_[before], holder))) {
+  if (before != 0 && runs_[before].holder != holder) {
     seams_.note(run.start);
     before = 0;
   }
-  if (after != 0 && (is_apart || !joins(runs_[after], holder))) {
+  if (after != 0 && runs_[after].holder != holder) {
     seams_.note(run.end());
     after = 0;
   }
@@ -443,12 +381,37 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
     mark(run, id | kFree);
     return insert_free(id, holder);
   }
+  if (holder == kNobody) [[unlikely]]
+    return settle_nobodys(id, before, after);
+  pool_tickets(run, before, after);
+  join(id, before, after);
+}
+
+void RunTable::settle_nobodys(RunId id, RunId before, RunId after) {
+  Run& run = runs_[id];
+  const bool is_apart = stays_apart(run.tickets);
+  if (before != 0 && (is_apart || stays_apart(runs_[before].tickets))) {
+    seams_.note(run.start);
+    before = 0;
+  }
+  if (after != 0 && (is_apart || stays_apart(runs_[after].tickets))) {
+    seams_.note(run.end());
+    after = 0;
+  }
+  if ((before | after) == 0) {
+    mark(run, id | kFree);
+    return insert_free(id, kNobody);
+  }
+  pool_tickets(run, before, after);
+  // Whose it is does not change: what is unfinished of the run's own tickets still is.
+  run.tickets.forget_shared(streams_);
+  join(id, before, after);
+}
+
+[[gnu::always_inline]] inline void RunTable::pool_tickets(Run& run, RunId before, RunId after) {
   // In this order: the run's own tickets, then what its neighbours add to them.
   if (before != 0) run.tickets.add(runs_[before].tickets, streams_);
   if (after != 0) run.tickets.add(runs_[after].tickets, streams_);
-  // Whose it is does not change: what is unfinished of the run's own tickets still is.
-  if (holder == kNobody) run.tickets.forget_shared(streams_);
-  join(id, before, after);
 }
 
 [[gnu::always_inline]] inline void RunTable::join(RunId id, RunId before, RunId after) {

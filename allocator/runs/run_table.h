@@ -250,6 +250,8 @@ class RunTable {
   /// Makes a run that is in no index free, together with its neighbours. Requires: its tickets are
   /// pruned.
   void settle(RunId id);
+  void settle_nobodys(RunId id, RunId before, RunId after);
+  void pool_tickets(Run& run, RunId before, RunId after);
   /// Into one of its free neighbours, of which there is at least one, with the run's tickets.
   void join(RunId id, RunId before, RunId after);
   /// What a private pool and others may still be using waits for both: what it joined would be
@@ -257,9 +259,6 @@ class RunTable {
   /// are kept apart.
   bool stays_apart(const TicketSet& tickets) const noexcept {
     return streams_.keeps_apart() || (streams_.has_pseudo() && tickets.is_pinned(streams_));
-  }
-  bool joins(const Run& neighbour, StreamIndex holder) const noexcept {
-    return neighbour.holder == holder && (holder != kNobody || !stays_apart(neighbour.tickets));
   }
   void look_again(RunId id);
   void part_idle_of(RunId id);

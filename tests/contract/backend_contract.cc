@@ -266,6 +266,37 @@ TEST_P(BackendContract, SeesCaptures) {
   device_->destroy_stream(other);
 }
 
+TEST_P(BackendContract, EachCaptureHasANumberOfItsOwn) {
+  const RawStream stream = device_->create_stream();
+  EXPECT_FALSE(backend_->capture_id(stream));
+  device_->begin_capture(stream);
+  const auto first = backend_->capture_id(stream);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(backend_->capture_id(stream).value(), first.value());
+  device_->end_capture(stream);
+  EXPECT_FALSE(backend_->capture_id(stream));
+  device_->begin_capture(stream);
+  const auto second = backend_->capture_id(stream);
+  ASSERT_TRUE(second);
+  EXPECT_NE(second.value(), first.value());
+  EXPECT_EQ(backend_->capture_state(stream).value(), CaptureState::active);
+  device_->end_capture(stream);
+  device_->destroy_stream(stream);
+}
+
+TEST_P(BackendContract, WaitsForAllWorkOfTheDevice) {
+  const RawStream stream = device_->create_stream();
+  const EventHandle event = backend_->create_event().value();
+  device_->start_work(stream);
+  ASSERT_TRUE(backend_->record_event(event, stream));
+  EXPECT_FALSE(backend_->query_event(event).value());
+  device_->finish_work(stream);
+  EXPECT_TRUE(backend_->synchronize_device());
+  EXPECT_TRUE(backend_->query_event(event).value());
+  ASSERT_TRUE(backend_->destroy_event(event));
+  device_->destroy_stream(stream);
+}
+
 // Growth and maintenance go on while somebody captures, on this thread and on others.
 TEST_P(BackendContract, CallsDoNotDisturbACapture) {
   const RawStream stream = device_->create_stream();

@@ -67,7 +67,7 @@ MUTATIONS = (
              "  runs_[taken].tickets = run.tickets;\n  run.tickets.clear();\n"),
     Mutation("what the first stream freed stays everybody's", "runs/run_table.cc",
              "  if (by_stream_.size() > 1) part();\n", ""),
-    Mutation("what is in use counts as idle", "runs/run_table.cc",
+    Mutation("what is in use counts as idle", "runs/run_pages.cc",
              "  return runs_[id].kind == RunKind::free && tickets_of(id, pages).empty();\n", "  return true;\n"),
     Mutation("slots of other streams are free at once", "pool/shared_tiers.cc",
              "    if (tickets[i].stream != owner && !streams_.is_complete(tickets[i])) return true;\n",

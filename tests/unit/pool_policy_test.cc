@@ -589,5 +589,39 @@ TEST_F(OwnWorkTest, AHitAsksNoEvent) {
   EXPECT_EQ(backend_.call_count(), calls);
 }
 
+// The device judges each piece of work; each stream is used by one thread, as its order is.
+TEST_F(OwnWorkTest, ManyThreadsUnderEachPolicy) {
+  for (const auto policy :
+       {CrossStreamPolicy::wait, CrossStreamPolicy::never, CrossStreamPolicy::when_done}) {
+    make_pool_with(policy, 48 * kMiB);
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        const RawStream raw = device_.create_stream();
+        const StreamRef stream = pool_->adopt_stream(raw).value();
+        for (std::uint64_t i = 1; i <= 400; ++i) {
+          const std::uint64_t bytes = i * (t + 1) * 7919 % (6 * kMiB) + 1;
+          const auto block = pool_->allocate(bytes, stream);
+          if (!block.ok()) continue;
+          SimulatedWork timed;
+          timed.address = reinterpret_cast<DeviceAddress>(block.value());
+          timed.bytes = bytes;
+          timed.duration_ns = 50'000;
+          EXPECT_TRUE(device_.launch(raw, timed).ok()) << device_.last_violation();
+          EXPECT_TRUE(pool_->deallocate(block.value(), stream));
+          if (i % 50 == 0) {
+            order(raw, raw_b_);
+            EXPECT_TRUE(pool_->note_dependency(stream, b_));
+          }
+          if (i % 64 == 0) pool_->maintain();
+        }
+        EXPECT_TRUE(pool_->release_stream(stream));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    pool_->check_invariants();
+  }
+}
+
 }  // namespace
 }  // namespace gpupool
