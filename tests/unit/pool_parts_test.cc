@@ -84,8 +84,8 @@ class FallbacksTest : public testing::Test {
 };
 
 TEST_F(FallbacksTest, FindsTheBlockThatCoversAnAddress) {
-  fallbacks_.add(1024, 1000, 1000);
-  fallbacks_.add(4096, 4096, 512);
+  fallbacks_.add({.address = 1024, .allocation = 1000, .bytes = 1000});
+  fallbacks_.add({.address = 4096, .allocation = 4096, .bytes = 512});
   EXPECT_EQ(fallbacks_.find(1023), nullptr);
   EXPECT_EQ(fallbacks_.find(1024)->allocation, 1000u);
   EXPECT_EQ(fallbacks_.find(1999)->address, 1024u);
@@ -97,8 +97,8 @@ TEST_F(FallbacksTest, FindsTheBlockThatCoversAnAddress) {
 }
 
 TEST_F(FallbacksTest, GivesBackWhatIsFreedAndDone) {
-  Fallback& fallback = fallbacks_.add(4096, 4096, 512);
-  fallbacks_.add(8192, 8192, 512);
+  Fallback& fallback = fallbacks_.add({.address = 4096, .allocation = 4096, .bytes = 512});
+  fallbacks_.add({.address = 8192, .allocation = 8192, .bytes = 512});
   SimulatedWork work;
   work.until_completed = true;
   ASSERT_TRUE(device_.launch(raw_, work).ok());
@@ -124,8 +124,9 @@ TEST_F(FallbacksTest, GivesBackWhatIsFreedAndDone) {
 }
 
 TEST_F(FallbacksTest, TakesAnyAtTheEnd) {
-  fallbacks_.add(4096, 4096, 512);
-  fallbacks_.retire(fallbacks_.add(8192, 8192, 1024), tickets());
+  fallbacks_.add({.address = 4096, .allocation = 4096, .bytes = 512});
+  fallbacks_.retire(fallbacks_.add({.address = 8192, .allocation = 8192, .bytes = 1024}),
+                    tickets());
   Fallback out;
   EXPECT_TRUE(fallbacks_.take_any(out));
   EXPECT_TRUE(fallbacks_.take_any(out));
