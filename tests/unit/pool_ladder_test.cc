@@ -334,6 +334,10 @@ TEST_F(PoolLadderTest, AClockThatStandsStillEndsTheWaitAllTheSame) {
     Result<CaptureState> capture_state(RawStream stream) override {
       return inner_.capture_state(stream);
     }
+    Result<std::uint64_t> capture_id(RawStream stream) override {
+      return inner_.capture_id(stream);
+    }
+    Result<void> synchronize_device() override { return inner_.synchronize_device(); }
     Result<EventHandle> create_event() override { return inner_.create_event(); }
     Result<void> destroy_event(EventHandle event) override { return inner_.destroy_event(event); }
     Result<void> record_event(EventHandle event, RawStream stream) override {
