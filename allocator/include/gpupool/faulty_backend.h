@@ -38,7 +38,7 @@ enum class BackendCall : std::uint8_t {
   fill,
   read,
 };
-inline constexpr std::size_t kBackendCallCount = 20;
+inline constexpr std::size_t kBackendCallCount = 22;
 
 const char* to_string(BackendCall call) noexcept;
 
