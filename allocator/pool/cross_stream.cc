@@ -97,12 +97,18 @@ bool CrossStream::wait_for(Ticket ticket, const StreamState& stream) {
   if (!covered.has_value()) return false;
   MutexLock lock(mu_);
   ++counted_.stream_waits;
-  streams_.order(stream.index(), {ticket.stream, *covered}, true);
+  const Ticket waited{ticket.stream, *covered};
+  if (end.has_value()) {
+    streams_.order_after_all(stream.index(), waited, true);
+  } else {
+    // What its stream was made to wait for since the event, this one does not wait for.
+    streams_.order(stream.index(), waited, true);
+  }
   return true;
 }
 
 void CrossStream::note_order(StreamIndex source, StreamIndex destination) {
-  streams_.order(destination, streams_.last_ended(source), false);
+  streams_.order_after_all(destination, streams_.last_ended(source), false);
   if (options_.runtime.policy != CrossStreamPolicy::never) tiers_.note_order(destination);
 }
 

@@ -128,9 +128,13 @@ void StreamTable::keep_released(std::unique_ptr<StreamState> state) {
 }
 
 void StreamTable::order(StreamIndex later, Ticket earlier, bool is_by_pool) {
+  if (later != earlier.stream) add_order(*slots_[later], {earlier, is_by_pool});
+}
+
+void StreamTable::order_after_all(StreamIndex later, Ticket earlier, bool is_by_pool) {
   if (later == earlier.stream) return;
+  order(later, earlier, is_by_pool);
   Slot& slot = *slots_[later];
-  add_order(slot, {earlier, is_by_pool});
   // A copy: it may wait for `later` in turn.
   const std::vector<Order> before = slots_[earlier.stream]->after;
   for (const Order& order : before) {

@@ -35,8 +35,8 @@
 // Note [Order]
 // Where one stream was made to wait for another, by the program (note_dependency) or by the pool
 // (CrossStreamPolicy::wait), what the other had freed by then is as good as its own: a list of
-// tickets, the latest of each stream, at most kMaxOrders. What one stream comes after, those that
-// wait for it come after as well. To forget some is safe.
+// tickets, the latest of each stream, at most kMaxOrders. What a stream comes after by the time
+// that another waits for, that one comes after as well. To forget some is safe.
 //
 // Thread safety: under the pool's lock; is_known() and what StreamState says from any thread. Only
 // one thread at a time is between begin_close() and end_close(), or between EpochEvents::poll() and
@@ -148,9 +148,12 @@ class StreamTable {
   /// Whether the index is of a stream that was not released.
   bool is_there(StreamIndex stream) const noexcept { return slots_[stream]->state != nullptr; }
   // Order between streams, see Note [Order].
-  /// What `later` is given from now on comes after epoch `epoch` of `earlier`, and after all that
-  /// that one comes after. `is_by_pool`: the pool has made it wait.
+  /// What `later` is given from now on comes after that epoch. `is_by_pool`: the pool has made it
+  /// wait.
   void order(StreamIndex later, Ticket earlier, bool is_by_pool);
+  /// And after all that the ticket's stream comes after now. Requires: that stream was not made to
+  /// wait for anything since what `later` waits for, an event in flight of an earlier time for one.
+  void order_after_all(StreamIndex later, Ticket earlier, bool is_by_pool);
   bool has_order(StreamIndex stream) const noexcept { return !slots_[stream]->after.empty(); }
   /// Whether the ticket is complete, or what `stream` is given now comes after it anyhow.
   bool is_after(StreamIndex stream, Ticket ticket) const noexcept {

@@ -339,6 +339,10 @@ MUTATIONS = (
              "  const auto covered = events_.wait(stream.raw(), *events, ticket.epoch);\n",
              "  const std::optional<std::uint64_t> covered = ticket.epoch;\n"
              "  (void)events;\n", (), "WaitPolicyTest.A*", "streams"),
+    Mutation("who waits for an old event waits for what its stream came after later",
+             "pool/cross_stream.cc", "  if (end.has_value()) {\n    streams_.order_after_all(",
+             "  if (covered.has_value()) {\n    streams_.order_after_all(", (),
+             "WaitPolicyTest.NotForWhatTheOther*", "streams"),
     Mutation("a dependency is on what is freed later, too", "stream/stream_table.cc",
              "    if (order.ticket.stream == ticket.stream && order.ticket.epoch >= ticket.epoch) "
              "return &order;\n",

@@ -109,6 +109,34 @@ TEST_F(WaitPolicyTest, OneWaitIsForAllThatWasFreedBefore) {
   free(blocks[2], b_);
 }
 
+// By an event from before that, a stream does not wait for what the other was made to wait for
+// since.
+TEST_F(WaitPolicyTest, NotForWhatTheOtherWasMadeToWaitForLater) {
+  const RawStream raw_c = device_.create_stream();
+  const StreamRef c = pool_->adopt_stream(raw_c).value();
+  void* x = allocate(10 * kMiB, a_);
+  void* y = allocate(20 * kMiB, c);
+  void* z = allocate(30 * kMiB, c);
+  void* rest = allocate(4 * kMiB, b_);
+  EXPECT_TRUE(work(raw_a_, x));
+  free(x, a_);
+  settle();  // the event of a
+  EXPECT_TRUE(work(raw_c, y));
+  EXPECT_TRUE(work(raw_c, z));
+  free(y, c);
+  pool_->drain_caches();
+  free(z, c);
+  pool_->drain_caches();
+  void* of_a = allocate(20 * kMiB, a_);  // a waits for c
+  EXPECT_TRUE(work(raw_a_, of_a)) << device_.last_violation();
+  void* of_b = allocate(10 * kMiB, b_);  // b waits for a, as it was
+  EXPECT_TRUE(work(raw_b_, of_b)) << device_.last_violation();
+  void* next = allocate(20 * kMiB, b_);
+  EXPECT_TRUE(work(raw_b_, next, 20 * kMiB)) << device_.last_violation();
+  free(of_a, a_);
+  for (void* block : {of_b, next, rest}) free(block, b_);
+}
+
 TEST_F(WaitPolicyTest, WhatTheDriverRefusesIsNotServedSo) {
   for (const BackendCall call :
        {BackendCall::create_event, BackendCall::record_event, BackendCall::wait_event}) {
