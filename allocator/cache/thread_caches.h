@@ -58,6 +58,11 @@ class ThreadCaches {
   void bar_all();
   void unbar_all();
   bool are_all_outside() const;
+  /// The same for one owner, from the next claim on.
+  void bar(ThreadCache& cache) const noexcept { cache.claim.bar(); }
+  void unbar(ThreadCache& cache) const noexcept {
+    if (!is_barred_) cache.claim.unbar();
+  }
 
   /// Adds up all shards, threads that have ended included.
   CounterTotals totals() const;

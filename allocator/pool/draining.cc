@@ -2,8 +2,12 @@
 // and what nobody has used for a while.
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "pool/pool_impl.h"
@@ -101,13 +105,12 @@ std::uint64_t Pool::Impl::flush(ThreadCache& cache) {
   return moved;
 }
 
-std::uint64_t Pool::Impl::flush_depot(StreamIndex stream, bool must) {
+std::optional<std::uint64_t> Pool::Impl::flush_depot(StreamIndex stream, bool must) {
   internal::Depot& depot = *depots_[stream];
   if (must) {
     depot.lock().lock();
   } else if (!depot.lock().lock_briefly()) {
-    has_passed_over_ = true;
-    return 0;
+    return std::nullopt;
   }
   const std::lock_guard lock(depot.lock(), std::adopt_lock);
   std::uint64_t moved = 0;
@@ -133,9 +136,12 @@ bool Pool::Impl::has_handed_over() const {
 }
 
 std::uint64_t Pool::Impl::flush_depots() {
+  passed_over_.depots.clear();
   std::uint64_t moved = 0;
   for (StreamIndex i = 0; i < depots_.size() && depot_bytes() > 0; ++i) {
-    moved += flush_depot(i, false);
+    const auto flushed = flush_depot(i, false);
+    moved += flushed.value_or(0);
+    if (!flushed.has_value()) passed_over_.depots.push_back(i);
   }
   return moved;
 }
@@ -158,7 +164,7 @@ std::uint64_t Pool::Impl::for_claimed(const ThreadRecord* record, bool must, F i
     if (&owner != record && !cache.claim.has_ended() && is_meant(cache)) claimed_.push_back(&cache);
   });
   const std::size_t count = caches_.claim(claimed_, must);
-  has_passed_over_ = has_passed_over_ || count < claimed_.size();
+  passed_over_.caches.assign(claimed_.begin() + static_cast<std::ptrdiff_t>(count), claimed_.end());
   std::uint64_t moved = 0;
   for (std::size_t i = 0; i < count; ++i) {
     moved += visit(*claimed_[i]);
@@ -174,7 +180,6 @@ std::uint64_t Pool::Impl::flush_others(const ThreadRecord* record) {
 }
 
 std::uint64_t Pool::Impl::drain_all() {
-  has_passed_over_ = false;
   ThreadRecord* const record = find_own_record();
   std::uint64_t moved = flush_own(record);
   moved += flush_depots();
@@ -183,18 +188,52 @@ std::uint64_t Pool::Impl::drain_all() {
   return moved;
 }
 
+std::uint64_t Pool::Impl::flush_passed_over(internal::PassedOver& left) {
+  claimed_.clear();
+  std::copy_if(left.caches.begin(), left.caches.end(), std::back_inserter(claimed_),
+               [](const ThreadCache* cache) { return !cache->claim.has_ended(); });
+  const std::size_t count = caches_.claim(claimed_, false);
+  std::uint64_t moved = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    moved += flush(*claimed_[i]);
+    // Where its owner, inside meanwhile, may have handed some of it over.
+    left.depots.push_back(claimed_[i]->stream);
+    claimed_[i]->claim.release();
+    caches_.unbar(*claimed_[i]);
+  }
+  left.caches.assign(claimed_.begin() + static_cast<std::ptrdiff_t>(count), claimed_.end());
+  // Once it has left, the owner is not let in again before this has been here: so it cannot be
+  // stopped inside time and again. Anew each time: another thread that waits may have lifted the
+  // bar.
+  for (ThreadCache* cache : left.caches) caches_.bar(*cache);
+  const auto is_flushed = [&](StreamIndex stream) {
+    const auto flushed = flush_depot(stream, false);
+    moved += flushed.value_or(0);
+    return flushed.has_value();
+  };
+  std::erase_if(left.depots, is_flushed);
+  if (moved > 0) emit({.kind = SlowPathEventKind::cache_drain, .bytes = moved});
+  return moved;
+}
+
 std::uint64_t Pool::Impl::drain_patiently() {
   constexpr std::chrono::microseconds kPause{50};
   std::uint64_t moved = 0;
-  for (;;) {
-    {
-      MutexLock lock(mu_);
-      moved += drain_all();
-      if (!has_passed_over_) return moved;
-    }
+  internal::PassedOver left;
+  {
+    MutexLock lock(mu_);
+    moved = drain_all();
+    std::swap(left, passed_over_);
+  }
+  // Only those: of many busy threads some are always inside, and a pass that finds none may never
+  // come.
+  while (!left.is_empty()) {
     // Long enough for the scheduler to let whoever was stopped go on, whatever his priority.
     std::this_thread::sleep_for(kPause);
+    MutexLock lock(mu_);
+    moved += flush_passed_over(left);
   }
+  return moved;
 }
 
 void Pool::Impl::end_caches(StreamIndex stream, const ThreadRecord* record) {

@@ -255,7 +255,7 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t flush_bin(internal::ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(internal::ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   // Who was stopped inside his cache or a depot's lock is passed over, or waited for: `must`.
-  std::uint64_t flush_depot(StreamIndex stream, bool must) GPUPOOL_REQUIRES(mu_);
+  std::optional<std::uint64_t> flush_depot(StreamIndex stream, bool must) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
   /// Whether any depot has anything.
   bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
@@ -267,7 +267,10 @@ class Pool::Impl : private internal::PoolState {
       GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_others(const internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
-  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);  // until nobody was passed over
+  /// Those that were left and are free by now; the others are barred.
+  std::uint64_t flush_passed_over(internal::PassedOver& left) GPUPOOL_REQUIRES(mu_);
+  /// Waits for those that were passed over, each until its owner has left it.
+  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);
   /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
@@ -379,12 +382,9 @@ class Pool::Impl : private internal::PoolState {
   void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
-  /// How long a thread waits for another one that looks at events, and may be stuck in the driver.
-  enum class Patience : std::uint8_t {
-    none,
-    brief,  // no longer than growing would take
-    full,
-  };
+  /// How long a thread waits for another one that looks at events, and may be stuck in the driver:
+  /// briefly is no longer than growing would take.
+  enum class Patience : std::uint8_t { none, brief, full };
   /// Closes epochs and looks what is complete; returns how many epochs newly are. Nothing where
   /// another thread was at it for longer than `patience`.
   std::optional<std::uint64_t> complete_work(Patience patience) GPUPOOL_EXCLUDES(events_mu_, mu_);

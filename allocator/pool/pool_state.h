@@ -53,6 +53,15 @@ struct ExtraUse {
   bool at_free = false;  // the ticket is taken when the block is freed
 };
 
+/// Whose users were inside, stopped by the scheduler, when the rest was emptied. The memory of
+/// caches is never given back: one that was closed since may be another thread's, and empty it is
+/// as good.
+struct PassedOver {
+  std::vector<ThreadCache*> caches;
+  std::vector<StreamIndex> depots;
+  bool is_empty() const noexcept { return caches.empty() && depots.empty(); }
+};
+
 class PoolState {
  protected:
   /// Not started yet: there is no arena.
@@ -94,7 +103,7 @@ class PoolState {
   bool is_orphan_used_ GPUPOOL_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<Depot>> depots_ GPUPOOL_GUARDED_BY(mu_);  // by stream
   std::vector<ThreadCache*> claimed_ GPUPOOL_GUARDED_BY(mu_);
-  bool has_passed_over_ GPUPOOL_GUARDED_BY(mu_) = false;  // drain_all(), somebody
+  PassedOver passed_over_ GPUPOOL_GUARDED_BY(mu_);        // by the last drain_all()
   std::uint64_t run_caches_ GPUPOOL_GUARDED_BY(mu_) = 0;  // that may hold runs
   Relaxed<std::uint64_t> run_share_bytes_;                // of each; written under mu_
   Fallbacks fallbacks_ GPUPOOL_GUARDED_BY(mu_);

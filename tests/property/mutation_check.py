@@ -162,6 +162,12 @@ MUTATIONS = (
              "const bool has_drained = drain_patiently() > 0;\n",
              "const bool has_drained = [&] { MutexLock lock(mu_); return drain_all() > 0; }();\n", (),
              "PoolCacheTest.AnOwner*", "pool"),
+    Mutation("whoever drains waits until nobody is inside", "pool/draining.cc",
+             "    moved += flush_passed_over(left);\n",
+             "    moved += drain_all();\n    std::swap(left, passed_over_);\n", (),
+             "PoolCacheTest.WhoWaits*", "pool"),
+    Mutation("who is waited for may be inside for ever", "pool/draining.cc",
+             "caches_.bar(*cache);\n", "caches_.unbar(*cache);\n", (), "PoolCacheTest.AnOwnerThatIsWaited*", "pool"),
     # Recordings.
     Mutation("a recorded request is served by the usual miss", "cache/claim.h",
              "(kBarred | kEnded)) != 0;\n", "kEnded) != 0;\n", ("pool/miss.cc",),

@@ -1,5 +1,6 @@
 // Caches of several threads: claimed when memory is needed, ended with their streams, bounded.
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -95,6 +96,74 @@ TEST_F(PoolCacheTest, AnOwnerThatIsStoppedInsideIsWaitedForBeforeARequestFails) 
   ASSERT_TRUE(all.ok()) << pool_->last_failure().text();
   free(all.value());
   owner.wait();
+}
+
+// Of many busy threads some are always inside: to wait until none is would be to wait for ever.
+TEST_F(PoolCacheTest, WhoWaitsForAnOwnerDoesNotWaitForOneThatComesInsideMeanwhile) {
+  Worker first;
+  Worker second;
+  void* held = nullptr;
+  first.run([&] { fill(kMiB, 8, b_); });
+  second.run([&] {
+    held = allocate(512, b_);
+    fill(512, 4, b_);
+  });
+  const std::uint64_t of_both = cached();
+  const auto stay_inside = [](std::atomic<bool>& is_inside, const auto& may_leave) {
+    internal::ThreadCache& cache = *internal::hot_slot.cache;
+    ASSERT_TRUE(cache.claim.enter());
+    is_inside = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (!may_leave() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    cache.claim.leave();
+  };
+  const auto wait_until = [](const auto& is_so) {
+    while (!is_so()) std::this_thread::yield();
+  };
+  std::atomic<bool> first_is_inside{false};
+  std::atomic<bool> second_is_inside{false};
+  std::atomic<bool> is_over{false};
+  first.start([&] { stay_inside(first_is_inside, [&] { return second_is_inside.load(); }); });
+  wait_until([&] { return first_is_inside.load(); });
+  Worker drainer;
+  drainer.start([&] {
+    pool_->drain_caches();
+    is_over = true;
+  });
+  // The second's blocks are gone: its cache was empty once, since the call began.
+  wait_until([&] { return cached() < of_both; });
+  second.start([&] {
+    free(held, b_);
+    stay_inside(second_is_inside, [&] { return is_over.load(); });
+    EXPECT_TRUE(is_over);
+  });
+  drainer.wait();
+  first.wait();
+  second.wait();
+  EXPECT_GT(cached(), 0u);
+}
+
+TEST_F(PoolCacheTest, AnOwnerThatIsWaitedForIsNotLetInAgainBeforeItsCacheIsEmpty) {
+  Worker owner;
+  owner.run([&] { fill(kMiB, 8, b_); });
+  std::atomic<bool> is_inside{false};
+  owner.start([&] {
+    internal::Claim& claim = internal::hot_slot.cache->claim;
+    ASSERT_TRUE(claim.enter());
+    is_inside = true;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (!claim.is_shut() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_TRUE(claim.is_shut());
+    claim.leave();
+  });
+  while (!is_inside) std::this_thread::yield();
+  EXPECT_EQ(pool_->drain_caches(), 8 * kMiB);
+  owner.wait();
+  owner.run([&] {
+    EXPECT_FALSE(internal::hot_slot.cache->claim.is_shut());
+    fill(kMiB, 2, b_);
+  });
+  EXPECT_EQ(cached(), 2 * kMiB);
 }
 
 TEST_F(PoolCacheTest, NobodyElseWaitsMeanwhile) {

@@ -65,7 +65,13 @@ TEST_P(ThreadCachesTest, ABarIsForAllCachesThatThereAreAndThatCome) {
   EXPECT_FALSE(before.claim.enter());
   EXPECT_FALSE(meanwhile.claim.enter());
   EXPECT_EQ(record.find(state(1), 1), &before);
+  // Whoever had one barred before lifts only his own bar.
+  caches_.unbar(before);
+  EXPECT_FALSE(before.claim.enter());
   caches_.unbar_all();
+  caches_.bar(before);
+  EXPECT_FALSE(before.claim.enter());
+  caches_.unbar(before);
   for (ThreadCache* const cache : {&before, &meanwhile, &open(record, 2)}) {
     EXPECT_TRUE(cache->claim.enter());
     cache->claim.leave();
