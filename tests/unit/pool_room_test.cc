@@ -69,6 +69,20 @@ TEST_F(PoolRoomTest, ASegmentMayBeLargerThanAllThatIsHeld) {
   }
 }
 
+TEST_F(PoolRoomTest, SegmentsLeaveNextToNothingUnusedByBlocksOfOneLength) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::off}) {
+    for (std::uint64_t pages = 1; pages <= 20; ++pages) {
+      start(recycling, 512, Backing::cudamalloc);
+      std::vector<void*> blocks;
+      for (int i = 0; i < 20; ++i) blocks.push_back(allocate(pages * kPage));
+      // The last segment may have room for more of them.
+      EXPECT_LT(device_.held_bytes(), (20 * pages + 16) * kPage) << pages;
+      EXPECT_EQ(pages > 8, pool_->stats().segments == 20) << pages;
+      free_all(blocks);
+    }
+  }
+}
+
 TEST_F(PoolRoomTest, WhatIsEmptyAndWhatTheDeviceHasServeTogether) {
   for (const Recycling recycling : {Recycling::eager, Recycling::pressure}) {
     for (const bool has_looked : {true, false}) {
