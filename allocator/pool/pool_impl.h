@@ -376,7 +376,6 @@ class Pool::Impl : private internal::PoolState {
   /// false where there are too few.
   bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-
   /// What requests have taken from the reserve, as far as the device and the limit have it again.
   std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
   void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
@@ -447,8 +446,9 @@ class Pool::Impl : private internal::PoolState {
   /// What the arena holds beyond the reserve, and how many pages are due for being idle.
   std::uint64_t spare_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t idle_pages_due() GPUPOOL_REQUIRES(mu_);
-  /// Runs that are leaving: the next few that are due, or what is empty until so much is held.
-  std::vector<internal::RunId> detach_idle() GPUPOOL_REQUIRES(mu_);
+  /// Runs that are leaving: what is due and `lets_go`, or what is empty until so much is held.
+  template <class LetsGo>
+  std::vector<internal::RunId> detach_some(std::uint64_t due, LetsGo lets_go) GPUPOOL_REQUIRES(mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
       GPUPOOL_REQUIRES(mu_);
   /// They stay.

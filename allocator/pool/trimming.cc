@@ -74,13 +74,44 @@ std::uint64_t Pool::Impl::idle_pages_due() {
   return std::min(idle_pages_.due(pool_time(), options_.runtime.trim), spare_pages());
 }
 
+template <class LetsGo>
+std::vector<RunId> Pool::Impl::detach_some(std::uint64_t due, LetsGo lets_go) {
+  if (due == 0) return {};
+  std::vector<EmptyMapping> chosen;
+  std::uint64_t pages = 0;
+  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
+  // What the reserve lacks in memory that is not empty. The smallest segment that is enough for it
+  // stays, or at the end it would be the largest.
+  const std::uint64_t occupied = arena - std::min(arena, tiers_.runs().empty_pages() * kPageBytes);
+  std::uint64_t kept = options_.reserve_bytes - std::min(options_.reserve_bytes, occupied);
+  // Shortest runs first, and so the smallest of empty segments: what stays is what served the
+  // largest requests. No further than what is due: there may be very many.
+  internal::for_each_empty(*arena_, tiers_.runs(), [&](const EmptyMapping& empty) {
+    const internal::Mapping& mapping = empty.mapping;
+    if (arena < options_.reserve_bytes + mapping.bytes) return true;
+    if (kept > 0 && mapping.bytes >= kept) {
+      kept = 0;
+      return true;
+    }
+    if (!lets_go(mapping.pages.count, pages)) return true;
+    chosen.push_back(empty);
+    pages += mapping.pages.count;
+    arena -= mapping.bytes;
+    return pages < due;
+  });
+  return detach(chosen, tiers_.runs(), leaving_bytes_);
+}
+
 std::uint64_t Pool::Impl::trim_idle(std::uint64_t end_ns) {
   std::uint64_t released = 0;
   while (driver_.now_ns() < end_ns) {
     std::vector<RunId> leaving;
     {
       MutexLock lock(mu_);
-      leaving = detach_idle();
+      const std::uint64_t due = std::min(idle_pages_due(), kTrimPages);
+      leaving = detach_some(due, [&](std::uint64_t pages, std::uint64_t more) {
+        return idle_pages_.lets_go(pages, more);
+      });
     }
     const std::uint64_t bytes = give_back_pages(leaving, TrimReason::idle);
     if (bytes == 0) break;
@@ -98,15 +129,18 @@ std::uint64_t Pool::Impl::missing_for_others() const {
 
 std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
   std::uint64_t released = 0;
+  {
+    MutexLock lock(mu_);
+    if (owes_others_) tiers_.runs().part_idle();
+  }
   while (driver_.now_ns() < end_ns) {
     std::vector<RunId> leaving;
     {
       MutexLock lock(mu_);
       const std::uint64_t owed = internal::divide_up(missing_for_others(), kPageBytes);
-      const std::uint64_t pages = std::min({owed, spare_pages(), kTrimPages});
-      if (owes_others_ && pages > 0) {
-        leaving = detach_empty(held_bytes() - pages * kPageBytes, options_.reserve_bytes);
-      }
+      const std::uint64_t due = std::min({owed, spare_pages(), kTrimPages});
+      if (owes_others_)
+        leaving = detach_some(due, [](std::uint64_t, std::uint64_t) { return true; });
     }
     const std::uint64_t bytes = give_back_pages(leaving, TrimReason::pressure);
     released += bytes;
@@ -126,34 +160,6 @@ std::uint64_t Pool::Impl::give_back_pages(const std::vector<RunId>& leaving, Tri
   recycler_->restart();
   count_trim(released, reason);
   return released;
-}
-
-std::vector<RunId> Pool::Impl::detach_idle() {
-  const std::uint64_t due = std::min(idle_pages_due(), kTrimPages);
-  if (due == 0) return {};
-  std::vector<EmptyMapping> chosen;
-  std::uint64_t pages = 0;
-  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
-  // What the reserve lacks in memory that is not empty. The smallest segment that is enough for it
-  // stays, or at the end it would be the largest.
-  const std::uint64_t occupied = arena - std::min(arena, tiers_.runs().empty_pages() * kPageBytes);
-  std::uint64_t kept = options_.reserve_bytes - std::min(options_.reserve_bytes, occupied);
-  // Shortest runs first, and so the smallest of empty segments: what stays is what served the
-  // largest requests.
-  internal::for_each_empty(*arena_, tiers_.runs(), [&](const EmptyMapping& empty) {
-    const internal::Mapping& mapping = empty.mapping;
-    if (arena < options_.reserve_bytes + mapping.bytes) return true;
-    if (kept > 0 && mapping.bytes >= kept) {
-      kept = 0;
-      return true;
-    }
-    if (!idle_pages_.lets_go(mapping.pages.count, pages)) return true;
-    chosen.push_back(empty);
-    pages += mapping.pages.count;
-    arena -= mapping.bytes;
-    return pages < due;
-  });
-  return detach(chosen, tiers_.runs(), leaving_bytes_);
 }
 
 std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,

@@ -1,6 +1,10 @@
 // Memory that maintenance gives back by itself: what nobody used for long, and what others on the
 // device need. All in virtual time.
+#include <time.h>
+
 #include <algorithm>
+#include <chrono>
+#include <vector>
 
 #include "tests/unit/pool_fixture.h"
 
@@ -332,6 +336,40 @@ TEST_F(PoolTrimmingTest, OthersWaitForTheBudgetToo) {
   const std::uint64_t calls = backend_.call_count(BackendCall::unmap);
   pass(kSecondNs);
   EXPECT_EQ(backend_.call_count(BackendCall::unmap), calls);
+}
+
+// Each step looks no further than for what it gives: to look at all that is empty each time would
+// take as many looks as there are pages, squared, under the lock that every request needs.
+TEST(PoolTrimmingTime, WhatOthersGetCostsLittleMoreThanToGiveAllAtOnce) {
+  SimulatedBackend device({.capacity_bytes = std::uint64_t{64} << 30, .charge_costs = false});
+  PoolOptions options;
+  options.cache_large_bytes = 0;
+  auto pool = Pool::create(device, options).value();
+  const StreamRef stream = pool->adopt_stream(device.create_stream()).value();
+  const auto fill = [&] {
+    std::vector<void*> pages(20'000);
+    for (void*& page : pages) page = pool->allocate(kPage, stream).value();
+    for (void* page : pages) EXPECT_TRUE(pool->deallocate(page, stream));
+    pool->drain_caches();
+  };
+  const auto cpu_ns = [] {
+    timespec now{};
+    EXPECT_EQ(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+    return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs +
+           static_cast<std::uint64_t>(now.tv_nsec);
+  };
+  fill();
+  std::uint64_t start = cpu_ns();
+  EXPECT_EQ(pool->trim(0), 20'000 * kPage);
+  const std::uint64_t at_once_ns = cpu_ns() - start;
+  fill();
+  RuntimeOptions runtime = pool->runtime_options();
+  runtime.trim.keep_device_free_bytes = kMaxTrimBytes;
+  ASSERT_TRUE(pool->reconfigure(runtime).ok());
+  device.advance_ns(kSecondNs);
+  start = cpu_ns();
+  EXPECT_EQ(pool->maintain(std::chrono::hours(1)).released_bytes, 20'000 * kPage);
+  EXPECT_LT(cpu_ns() - start, 10 * at_once_ns);
 }
 
 // Pages that have moved.
