@@ -51,11 +51,9 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
     MutexLock lock(mu_);
     leaving = detach_empty(target_held_bytes, options_.reserve_bytes);
   }
-  const std::uint64_t trimmed = give_back(leaving);
-  released += trimmed + retry_stuck();
+  released += give_back_pages(leaving, reason) + retry_stuck();
   MutexLock lock(mu_);
   recycler_->restart();
-  count_trim(trimmed, reason);
   return released;
 }
 
