@@ -269,8 +269,7 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
   /// Those that were left and are free by now; the others are barred.
   std::uint64_t flush_passed_over(internal::PassedOver& left) GPUPOOL_REQUIRES(mu_);
-  /// Waits for those that were passed over, each until its owner has left it.
-  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);
+  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);  // waits for whom the first pass left
   /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
@@ -376,9 +375,10 @@ class Pool::Impl : private internal::PoolState {
   /// false where there are too few.
   bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  /// What requests have taken from the reserve, as far as the device and the limit have it again.
-  std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
-  void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// What the reserve lacks, as far as the device, but for `keep` bytes, and the limit have it.
+  std::uint64_t missing_reserve_pages(std::uint64_t keep) const GPUPOOL_REQUIRES(mu_);
+  void refill_reserve(std::uint64_t end_ns, std::uint64_t keep) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
   /// How long a thread waits for another one that looks at events, and may be stuck in the driver:
@@ -441,7 +441,7 @@ class Pool::Impl : private internal::PoolState {
   std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t give_back_pages(const std::vector<internal::RunId>& leaving, TrimReason reason)
+  std::uint64_t give_back_pages(std::vector<internal::RunId> leaving, TrimReason reason)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// What the arena holds beyond the reserve, and how many pages are due for being idle.
   std::uint64_t spare_pages() const GPUPOOL_REQUIRES(mu_);
@@ -449,8 +449,8 @@ class Pool::Impl : private internal::PoolState {
   /// Runs that are leaving: what is due and `lets_go`, or what is empty until so much is held.
   template <class LetsGo>
   std::vector<internal::RunId> detach_some(std::uint64_t due, LetsGo lets_go) GPUPOOL_REQUIRES(mu_);
-  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
-      GPUPOOL_REQUIRES(mu_);
+  std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve,
+                                            bool may_refill) GPUPOOL_REQUIRES(mu_);
   /// They stay.
   void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);
   void count_trim(std::uint64_t trimmed, TrimReason reason) GPUPOOL_REQUIRES(mu_);

@@ -213,6 +213,86 @@ TEST_F(PoolTrimmingTest, ASegmentThatLeavesLessThanTheReserveStays) {
   EXPECT_EQ(device_.held_bytes(), 64 * kMiB);
 }
 
+// A request for which the reserve went leaves one large segment in its place.
+TEST_F(PoolTrimmingTest, ASegmentThatTheReserveNeedsLittleOfMakesWayForAnExactOne) {
+  const TrimOptions kIdle = {.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB};
+  const TrimOptions kOthers = {.keep_device_free_bytes = 1024 * kMiB};
+  for (const TrimOptions& trim : {TrimOptions(), kIdle, kOthers}) {
+    PoolOptions options;
+    options.capacity = 64 * kPage;
+    options.backing = Backing::cudamalloc;
+    options.reserve_bytes = 4 * kPage;
+    options.cache_large_bytes = 0;
+    options.runtime.trim = trim;
+    make_pool(options);
+    free(allocate(63 * kPage));
+    EXPECT_EQ(device_.held_bytes(), 63 * kPage);
+    pass(4 * kSecondNs);
+    const bool is_asked = trim.idle_after_ns == 0 && trim.keep_device_free_bytes == 0;
+    if (is_asked) {
+      EXPECT_EQ(device_.held_bytes(), 63 * kPage);
+      EXPECT_EQ(pool_->trim(0), 59 * kPage);
+    }
+    EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+    EXPECT_EQ(pool_->stats().segments, 1u);
+    // And so it stays.
+    const std::uint64_t calls = backend_.call_count(BackendCall::allocate);
+    pass(4 * kSecondNs);
+    EXPECT_EQ(pool_->trim(0), 0u);
+    EXPECT_EQ(backend_.call_count(BackendCall::allocate), calls);
+    pool_->check_invariants();
+  }
+}
+
+TEST_F(PoolTrimmingTest, ASegmentThatTheReserveNeedsHalfOfStays) {
+  PoolOptions options;
+  options.capacity = 64 * kPage;
+  options.backing = Backing::cudamalloc;
+  options.reserve_bytes = 32 * kPage;
+  options.cache_large_bytes = 0;
+  make_pool(options);
+  free(allocate(60 * kPage));
+  EXPECT_EQ(pool_->trim(0), 0u);
+  EXPECT_EQ(device_.held_bytes(), 60 * kPage);
+}
+
+// The limit has no room for both, so that the exact one can only come afterwards.
+TEST_F(PoolTrimmingTest, AReserveThatTheDriverWouldNotGiveIsTriedForAgain) {
+  PoolOptions options;
+  options.capacity = 64 * kPage;
+  options.backing = Backing::cudamalloc;
+  options.reserve_bytes = 4 * kPage;
+  options.cache_large_bytes = 0;
+  make_pool(options);
+  free(allocate(63 * kPage));
+  backend_.fail_nth(BackendCall::allocate, 1, Error::out_of_memory);
+  EXPECT_EQ(pool_->trim(0), 63 * kPage);
+  EXPECT_EQ(device_.held_bytes(), 0u);
+  pool_->maintain(std::chrono::seconds(1));
+  EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+}
+
+// Where both have room it comes first, so that nothing is lost where the driver refuses it.
+TEST_F(PoolTrimmingTest, ALargeSegmentStaysUntilThereIsAnExactOne) {
+  PoolOptions options;
+  options.backing = Backing::cudamalloc;
+  options.reserve_bytes = 4 * kPage;
+  options.cache_large_bytes = 0;
+  make_pool(options);
+  // Another process has what would be needed beside the reserve.
+  ASSERT_TRUE(device_.set_taken_by_others(1024 * kMiB - 64 * kPage).ok());
+  void* const large = allocate(63 * kPage);
+  ASSERT_TRUE(device_.set_taken_by_others(0).ok());
+  free(large);
+  pass(kSecondNs);  // the device's memory is read
+  backend_.fail_nth(BackendCall::allocate, 1, Error::out_of_memory);
+  EXPECT_EQ(pool_->trim(0), 0u);
+  EXPECT_EQ(device_.held_bytes(), 63 * kPage);
+  pool_->check_invariants();
+  EXPECT_EQ(pool_->trim(0), 59 * kPage);
+  EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+}
+
 TEST_F(PoolTrimmingTest, TheReserveStays) {
   make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage},
                      20 * kPage);
