@@ -161,7 +161,8 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
       continue;
     }
     if (supply.missing_pages > 0) {
-      if (!climb(shape, stream->index(), supply, round)) return outcome;
+      if (climb(shape, stream->index(), supply, round)) continue;
+      if (!may_try_again(supply, round)) return outcome;
       continue;
     }
     if (!suits_device(supply, round)) continue;
@@ -254,6 +255,17 @@ bool Pool::Impl::learn_from_refusal(const PageSupply& supply, GrowthRound& round
   const std::uint64_t most = arena_->backed_pages() + given;
   if (most >= round.most_pages) return false;
   round.keep_to(most);
+  round.was_refused = true;
+  return true;
+}
+
+bool Pool::Impl::may_try_again(const PageSupply& missing, GrowthRound& round) {
+  if (!round.was_refused || round.has_tried_again) return false;
+  round.has_tried_again = true;
+  if (!refresh_device_memory()) return false;
+  MutexLock lock(mu_);
+  if (missing.new_pages * kPageBytes > counted_.device_free_bytes) return false;
+  round.forget_bound();
   return true;
 }
 

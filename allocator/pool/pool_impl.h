@@ -30,8 +30,7 @@ class Pool::Impl : private internal::PoolState {
   Impl(Backend& backend, PoolOptions options);
   ~Impl();
 
-  /// The part of the start that can fail.
-  Result<void, Status> start();
+  Result<void, Status> start();  // the part of it that can fail
 
   Result<StreamRef> adopt_stream(RawStream raw);
   bool release_stream(StreamRef stream);
@@ -257,8 +256,7 @@ class Pool::Impl : private internal::PoolState {
   // Who was stopped inside his cache or a depot's lock is passed over, or waited for: `must`.
   std::optional<std::uint64_t> flush_depot(StreamIndex stream, bool must) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
-  /// Whether any depot has anything.
-  bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
+  bool has_handed_over() const GPUPOOL_REQUIRES(mu_);  // whether any depot has anything
   std::uint64_t depot_bytes() const noexcept;  // perhaps more than there are; 0: there are none
   std::uint64_t flush_own(internal::ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// The caches of all threads but `record`'s that `is_meant`.
@@ -310,6 +308,9 @@ class Pool::Impl : private internal::PoolState {
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// The driver has refused memory. False: and there is nothing else to try.
   bool learn_from_refusal(const internal::PageSupply& supply, internal::GrowthRound& round)
+      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// Once, where the device says that it has what the driver has refused.
+  bool may_try_again(const internal::PageSupply& missing, internal::GrowthRound& round)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   /// Of a request that growing has served, and of one that nothing has.
   MissReason reason_of_miss(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
@@ -451,8 +452,7 @@ class Pool::Impl : private internal::PoolState {
   std::vector<internal::RunId> detach_some(std::uint64_t due, LetsGo lets_go) GPUPOOL_REQUIRES(mu_);
   std::vector<internal::RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve,
                                             bool may_refill) GPUPOOL_REQUIRES(mu_);
-  /// They stay.
-  void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);
+  void attach(const std::vector<internal::RunId>& leaving) GPUPOOL_REQUIRES(mu_);  // they stay
   void count_trim(std::uint64_t trimmed, TrimReason reason) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<internal::RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);

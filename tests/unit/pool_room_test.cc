@@ -215,6 +215,29 @@ TEST_F(PoolRoomTest, OfTwoSegmentsTheSmallerOneIsEnoughForTheReserve) {
   EXPECT_EQ(pool_->stats().held_bytes, 40 * kPage);
 }
 
+// Another process may have had it for a moment.
+TEST_F(PoolRoomTest, WhatTheDriverRefusesOnceIsAskedForOnceMore) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
+    for (const BackendCall call : {BackendCall::create, BackendCall::map, BackendCall::allocate}) {
+      const bool is_vmm = call != BackendCall::allocate;
+      start(recycling, 64, is_vmm ? Backing::vmm : Backing::cudamalloc);
+      void* held = allocate(20 * kPage);
+      const std::uint64_t failed = backend_.failed_count();
+      backend_.fail_nth(call, 1, Error::out_of_memory);
+      free(allocate(40 * kPage));
+      EXPECT_EQ(backend_.failed_count() - failed, 1u);
+      // And no more than that.
+      pool_->trim(0);
+      backend_.fail_at_random(call, 1, Error::out_of_memory);
+      const std::uint64_t before = backend_.call_count(call);
+      EXPECT_FALSE(pool_->allocate(40 * kPage, a_).ok());
+      EXPECT_LE(backend_.call_count(call) - before, 8u);
+      backend_.fail_at_random(call, 0, Error::out_of_memory);
+      free(held);
+    }
+  }
+}
+
 TEST_F(PoolRoomTest, ADriverThatGivesNothingIsTheReason) {
   for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
     start(recycling, 64);
