@@ -105,7 +105,9 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
     return allocate_fallback(request, stream, record, FallbackReason::address_space);
   }
   if (outcome.error != Error::out_of_memory) {
-    return allocate_fallback(request, stream, record, FallbackReason::arena_failed);
+    const auto result = allocate_fallback(request, stream, record, FallbackReason::arena_failed);
+    // That there is no room for one, too, is not why the request fails.
+    if (result.ok()) return result;
   }
   return outcome.error;
 }

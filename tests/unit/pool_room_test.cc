@@ -238,6 +238,25 @@ TEST_F(PoolRoomTest, WhatTheDriverRefusesOnceIsAskedForOnceMore) {
   }
 }
 
+// Where there is no room for a block outside the arena either: all that is held is the reserve.
+TEST_F(PoolRoomTest, ADriverThatFailsWhilePagesMoveIsTheReason) {
+  for (const BackendCall call : {BackendCall::map, BackendCall::set_access}) {
+    start(Recycling::eager, 64, Backing::vmm, 64);
+    const auto left = leave_each(2, 64);
+    backend_.fail_nth(call, 1, Error::backend_failure);
+    const auto block = pool_->allocate(8 * kPage, a_);
+    ASSERT_FALSE(block.ok());
+    EXPECT_EQ(block.error(), Error::backend_failure);
+    const FailureReport report = pool_->last_failure();
+    EXPECT_EQ(report.error, Error::backend_failure);
+    EXPECT_NE(report.text().find("a call of the driver has failed"), std::string::npos)
+        << report.text();
+    EXPECT_EQ(report.text().find("full"), std::string::npos) << report.text();
+    free(allocate(8 * kPage));
+    free_all(left);
+  }
+}
+
 TEST_F(PoolRoomTest, ADriverThatGivesNothingIsTheReason) {
   for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
     start(recycling, 64);
