@@ -151,8 +151,8 @@ void add_replay_command(CLI::App& app, Action& action) {
   add_choice(replay, "--recycling", kRecyclings, options.runtime.recycling,
              "What is done with empty pages (default eager)");
   const CLI::Option* const slack =
-      add_fraction(replay, "--slack", command->slack_percent, 0, 100,
-                   "Pages held beyond the most that were occupied, in percent (default 0.5)");
+      add_percent(replay, "--slack", command->slack_percent,
+                  "Pages held beyond the most that were occupied, in percent (default 0.5)");
   const CLI::Option* const alias_reuse =
       add_choice(replay, "--alias-reuse", kAliasReuses, options.runtime.alias_reuse,
                  "When a page that is moved is used again");
