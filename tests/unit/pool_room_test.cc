@@ -305,5 +305,19 @@ TEST_F(PoolRoomTest, TheHandlesOfAColdPoolAreAsLargeAsThoseOfAWarmOne) {
   EXPECT_TRUE(pool->deallocate(block, stream));
 }
 
+TEST(PoolCapacityTest, WithVmmTheSimulatedDeviceHasAddressesForATebibyte) {
+  constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
+  SimulatedBackend device({.capacity_bytes = 4 * kTiB, .charge_costs = false});
+  PoolOptions options;
+  options.capacity = kTiB;
+  EXPECT_TRUE(Pool::create(device, options).ok());
+  options.capacity = 2 * kTiB;
+  const auto refused = Pool::create(device, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("2TiB"), std::string::npos) << refused.error().message;
+  options.backing = Backing::cudamalloc;
+  EXPECT_TRUE(Pool::create(device, options).ok());
+}
+
 }  // namespace
 }  // namespace gpupool

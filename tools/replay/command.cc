@@ -180,7 +180,7 @@ void add_replay_command(CLI::App& app, Action& action) {
                "Let create, map, set-access and cudaMalloc fail with this probability");
   replay.add_flag("--find-capacity", command->finds_capacity,
                   "Search the smallest capacity at which no request of any pass fails, and show "
-                  "the passes at that");
+                  "the passes at that; more passes may need more");
   replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
   replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();
