@@ -59,6 +59,22 @@ CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value,
   return app.add_option_function<std::string>(name, take, help)->type_name("X");
 }
 
+CLI::Option* add_percent(CLI::App& app, const std::string& name, double& value,
+                         const std::string& help) {
+  const auto take = [name, &value](const std::string& text) {
+    double number = 0;
+    const bool has_sign = !text.empty() && text.back() == '%';
+    const std::string digits = has_sign ? text.substr(0, text.size() - 1) : text;
+    if (!parse_fraction(digits, number) || number > 100) {
+      throw CLI::ValidationError(
+          name, quote(text) + " is not a decimal number from 0 to 100, such as 5 or 5%");
+    }
+    value = number;
+  };
+  return app.add_option_function<std::string>(name, take, help + "; 5 means 5 %, as 5% does")
+      ->type_name("X");
+}
+
 CLI::Option* add_size(CLI::App& app, const std::string& name,
                       const std::function<void(std::uint64_t)>& take, const std::string& help) {
   const auto read = [name, take](const std::string& text) {

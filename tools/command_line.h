@@ -30,6 +30,10 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, std::uint64_t& v
 CLI::Option* add_fraction(CLI::App& app, const std::string& name, double& value, double minimum,
                           double maximum, const std::string& help);
 
+/// An option in percent, from 0 to 100, with or without the sign.
+CLI::Option* add_percent(CLI::App& app, const std::string& name, double& value,
+                         const std::string& help);
+
 /// An option with a size, as parse_size reads it.
 CLI::Option* add_size(CLI::App& app, const std::string& name,
                       const std::function<void(std::uint64_t)>& take, const std::string& help);

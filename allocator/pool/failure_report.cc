@@ -26,6 +26,7 @@ std::string human(std::uint64_t bytes) {
 }
 
 const char* explanation(MissReason reason, Error error) {
+  if (error == Error::backend_failure) return "a call of the driver has failed";
   switch (reason) {
     case MissReason::size:
       if (error == Error::limit_exceeded) return "larger than the limit, whatever is free";

@@ -48,7 +48,10 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
     return allocate_fallback(request, stream, record, FallbackReason::address_space, log);
   }
   if (outcome.error != Error::out_of_memory) {
-    return allocate_fallback(request, stream, record, FallbackReason::arena_failed, log);
+    const auto result =
+        allocate_fallback(request, stream, record, FallbackReason::arena_failed, log);
+    // That there is no room for one, too, is not why the request fails.
+    if (result.ok()) return result;
   }
   return outcome.error;
 }
@@ -107,7 +110,8 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
       continue;
     }
     if (supply.missing_pages > 0) {
-      if (!climb(shape, stream->index(), supply, round)) return outcome;
+      if (climb(shape, stream->index(), supply, round)) continue;
+      if (!may_try_again(supply, round)) return outcome;
       continue;
     }
     if (!suits_device(supply, round)) continue;
@@ -210,6 +214,17 @@ bool Pool::Impl::learn_from_refusal(const PageSupply& supply, GrowthRound& round
   const std::uint64_t most = arena_->backed_pages() + given;
   if (most >= round.most_pages) return false;
   round.keep_to(most);
+  round.was_refused = true;
+  return true;
+}
+
+bool Pool::Impl::may_try_again(const PageSupply& missing, GrowthRound& round) {
+  if (!round.was_refused || round.has_tried_again) return false;
+  round.has_tried_again = true;
+  if (!refresh_device_memory()) return false;
+  MutexLock lock(mu_);
+  if (missing.new_pages * kPageBytes > counted_.device_free_bytes) return false;
+  round.forget_bound();
   return true;
 }
 

@@ -39,12 +39,19 @@ struct GrowthRound {
   bool may_extend = true;
   bool is_exact = false;  // no larger segment than is needed
   bool has_read_device = false;
+  bool was_refused = false;  // by the driver
+  bool has_tried_again = false;
   std::uint64_t most_pages = kNoLimit;  // that the device lets the arena have, as far as is known
 
   /// What went back so far was for a bound that does not hold: more may have to.
   void keep_to(std::uint64_t pages) noexcept {
     most_pages = pages;
     rung = std::min(rung, Rung::drain);
+  }
+  /// It was for a moment only.
+  void forget_bound() noexcept {
+    most_pages = kNoLimit;
+    rung = Rung::look;
   }
 };
 

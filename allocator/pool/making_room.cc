@@ -90,7 +90,7 @@ bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_
   {
     MutexLock lock(mu_);
     if (held_bytes() + bytes <= bound) return true;
-    leaving = detach_empty(bound - std::min(bound, bytes), reserve);
+    leaving = detach_empty(bound - std::min(bound, bytes), reserve, false);
     const auto sum = [&](std::uint64_t so_far, internal::RunId id) {
       return so_far + tiers_.runs()[id].units * kUnitBytes;
     };
@@ -108,22 +108,23 @@ bool Pool::Impl::exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_
   return held_bytes() + bytes <= bound;
 }
 
-std::uint64_t Pool::Impl::missing_reserve_pages() const {
-  const std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
+std::uint64_t Pool::Impl::missing_reserve_pages(std::uint64_t keep) const {
+  // Of segments without those that are on their way to the driver; handles may move instead.
+  const std::uint64_t leaving = arena_->is_contiguous() ? 0 : leaving_bytes_;
+  const std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes() - leaving;
   const std::uint64_t missing = options_.reserve_bytes - std::min(options_.reserve_bytes, arena);
-  const std::uint64_t keep = options_.runtime.trim.keep_device_free_bytes;
   const std::uint64_t free = counted_.device_free_bytes;
   const std::uint64_t there =
       std::min(free - std::min(free, keep), limit_bytes_ - std::min(limit_bytes_, held_bytes()));
   return missing <= there ? missing / kPageBytes : 0;
 }
 
-void Pool::Impl::refill_reserve(std::uint64_t end_ns) {
+void Pool::Impl::refill_reserve(std::uint64_t end_ns, std::uint64_t keep) {
   while (driver_.now_ns() < end_ns) {
     PageSupply supply;
     {
       MutexLock lock(mu_);
-      const std::uint64_t pages = missing_reserve_pages();
+      const std::uint64_t pages = missing_reserve_pages(keep);
       if (pages == 0) break;
       // Of segments all at once: what lies in different ones never joins.
       const std::uint64_t step = arena_->is_contiguous() ? std::min(pages, kRefillPages) : pages;

@@ -17,6 +17,7 @@
 #include "pool/ladder.h"
 #include "pool/private_serving.h"
 #include "pool/shape.h"
+#include "pool/target.h"
 
 namespace gpupool {
 
@@ -27,8 +28,7 @@ class Pool::Impl : private internal::CrossStream {
   Impl(Backend& backend, PoolOptions options);
   ~Impl();
 
-  /// The part of the start that can fail.
-  Result<void, Status> start();
+  Result<void, Status> start();  // the part of it that can fail
 
   Result<StreamRef> adopt_stream(RawStream raw);
   bool release_stream(StreamRef stream);
@@ -71,14 +71,8 @@ class Pool::Impl : private internal::CrossStream {
   using RunId = internal::RunId;
   using TicketSet = internal::TicketSet;
   using ExtraUse = internal::ExtraUse;
+  using Target = internal::Target;
 
-  /// Where an address given by a caller leads.
-  struct Target {
-    BlockRef block;
-    internal::Fallback* fallback = nullptr;
-    bool is_start = false;
-    bool exists() const noexcept { return block.exists() || fallback != nullptr; }
-  };
   // hit.cc
   enum class Outcome : std::uint8_t {
     done,
@@ -247,8 +241,7 @@ class Pool::Impl : private internal::CrossStream {
   // Who was stopped inside his cache or a depot's lock is passed over, or waited for: `must`.
   std::optional<std::uint64_t> flush_depot(StreamIndex stream, bool must) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush_depots() GPUPOOL_REQUIRES(mu_);
-  /// Whether any depot has anything.
-  bool has_handed_over() const GPUPOOL_REQUIRES(mu_);
+  bool has_handed_over() const GPUPOOL_REQUIRES(mu_);  // whether any depot has anything
   std::uint64_t depot_bytes() const noexcept;  // perhaps more than there are; 0: there are none
   std::uint64_t flush_own(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
   /// The caches of all threads but `record`'s that `is_meant`.
@@ -259,8 +252,7 @@ class Pool::Impl : private internal::CrossStream {
   std::uint64_t drain_all() GPUPOOL_REQUIRES(mu_);
   /// Those that were left and are free by now; the others are barred.
   std::uint64_t flush_passed_over(internal::PassedOver& left) GPUPOOL_REQUIRES(mu_);
-  /// Waits for those that were passed over, each until its owner has left it.
-  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);
+  std::uint64_t drain_patiently() GPUPOOL_EXCLUDES(mu_);  // waits for whom the first pass left
   /// Cached blocks that nobody took for this long go back to the shared tiers: longer than most
   /// training steps, so that what each step uses once stays.
   static constexpr std::uint64_t kCacheAgeNs = 2'000'000'000;
@@ -313,6 +305,9 @@ class Pool::Impl : private internal::CrossStream {
       GPUPOOL_REQUIRES(growth_mu_);
   /// The driver has refused memory. False: and there is nothing else to try.
   bool learn_from_refusal(const PageSupply& supply, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
+  /// Once, where the device says that it has what the driver has refused.
+  bool may_try_again(const PageSupply& missing, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   /// Of a request that growing has served, and of one that nothing has.
   MissReason reason_of_miss(const Shape& shape) const GPUPOOL_REQUIRES(mu_);
@@ -375,9 +370,10 @@ class Pool::Impl : private internal::CrossStream {
   /// false where there are too few.
   bool exchange(std::uint64_t bytes, std::uint64_t bound, std::uint64_t reserve, TrimReason reason,
                 LadderLog& log) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  /// What requests have taken from the reserve, as far as the device and the limit have it again.
-  std::uint64_t missing_reserve_pages() const GPUPOOL_REQUIRES(mu_);
-  void refill_reserve(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  /// What the reserve lacks, as far as the device, but for `keep` bytes, and the limit have it.
+  std::uint64_t missing_reserve_pages(std::uint64_t keep) const GPUPOOL_REQUIRES(mu_);
+  void refill_reserve(std::uint64_t end_ns, std::uint64_t keep) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
   /// How long a thread waits for another one that looks at events, and may be stuck in the driver:
@@ -438,17 +434,17 @@ class Pool::Impl : private internal::CrossStream {
   std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
-  std::uint64_t give_back_pages(const std::vector<RunId>& leaving, TrimReason reason)
-      GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
+  std::uint64_t give_back_pages(std::vector<RunId> leaving, TrimReason reason) GPUPOOL_EXCLUDES(mu_)
+      GPUPOOL_REQUIRES(growth_mu_);
   /// What the arena holds beyond the reserve, and how many pages are due for being idle.
   std::uint64_t spare_pages() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t idle_pages_due() GPUPOOL_REQUIRES(mu_);
-  /// Runs that are leaving: the next few that are due, or what is empty until so much is held.
-  std::vector<RunId> detach_idle() GPUPOOL_REQUIRES(mu_);
-  std::vector<RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve)
-      GPUPOOL_REQUIRES(mu_);
-  /// They stay.
-  void attach(const std::vector<RunId>& leaving) GPUPOOL_REQUIRES(mu_);
+  /// Runs that are leaving: what is due and `lets_go`, or what is empty until so much is held.
+  template <class LetsGo>
+  std::vector<RunId> detach_some(std::uint64_t due, LetsGo lets_go) GPUPOOL_REQUIRES(mu_);
+  std::vector<RunId> detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve,
+                                  bool may_refill) GPUPOOL_REQUIRES(mu_);
+  void attach(const std::vector<RunId>& leaving) GPUPOOL_REQUIRES(mu_);  // they stay
   void count_trim(std::uint64_t trimmed, TrimReason reason) GPUPOOL_REQUIRES(mu_);
   std::uint64_t give_back(const std::vector<RunId>& leaving) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);

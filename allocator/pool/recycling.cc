@@ -20,8 +20,9 @@ using internal::Spared;
 namespace {
 
 constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
-/// Segments are taken at least this large, since what lies in different ones never joins; the
-/// exact need is tried where so much is not to be had.
+/// A segment is for as many requests of one length as so many pages have room for, since what lies
+/// in different ones never joins; for one that is longer than half of them, and where so much is
+/// not to be had, for that request alone.
 constexpr std::uint64_t kSegmentStepPages = 16;
 /// Stale addresses are unmapped so many pages at a time, which keeps a step of maintenance short.
 constexpr std::uint64_t kUnmapPages = 16;
@@ -103,11 +104,11 @@ PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& 
       supply.new_pages = supply.missing_pages = plan.pages;
       return supply;
     }
-    const bool may_step = !round.is_exact && plan.pages < kSegmentStepPages &&
-                          arena_->backed_pages() + kSegmentStepPages <= limit;
-    if (const auto pages = arena_->find_unbacked(kSegmentStepPages); may_step && pages) {
-      larger = internal::plan_of(*pages);
-    }
+    const std::uint64_t step = kSegmentStepPages / plan.pages * plan.pages;
+    const bool may_step =
+        !round.is_exact && step > plan.pages && arena_->backed_pages() + step <= limit;
+    const auto pages = may_step ? arena_->find_unbacked(step) : std::nullopt;
+    if (pages.has_value()) larger = internal::plan_of(*pages);
   }
   PageSupply supply = recycler_->prepare(larger, options_.runtime, stream, limit, true);
   if (supply.missing_pages > 0) {

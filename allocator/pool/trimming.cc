@@ -19,6 +19,21 @@ namespace {
 
 /// Pages that are given back at a time by maintenance, between two looks at its budget.
 constexpr std::uint64_t kTrimPages = 16;
+constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+
+/// Whether so little of a mapping is needed for the reserve that it goes, and an exact one is got
+/// in its place: a segment of more than twice that. Handles are small, and what is short is as
+/// well.
+bool is_much_more(const internal::Arena& arena, std::uint64_t bytes, std::uint64_t needed) {
+  return !arena.is_contiguous() && bytes > 2 * needed;
+}
+
+/// Of an arena that holds so much; what the reserve lacks then is got anew.
+bool may_leave(const internal::Arena& arena, std::uint64_t bytes, std::uint64_t held,
+               std::uint64_t reserve) {
+  if (held >= reserve + bytes) return true;
+  return held >= reserve && is_much_more(arena, bytes, reserve + bytes - held);
+}
 
 /// Runs of those mappings, which are leaving from now on.
 std::vector<RunId> detach(const std::vector<EmptyMapping>& empty, internal::RunTable& runs,
@@ -46,18 +61,18 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
   MutexLock growth(growth_mu_);
   wait_for_maintenance();
   unmap_stale();
-  std::uint64_t released = free_complete_fallbacks();
   std::vector<RunId> leaving;
+  std::uint64_t before = free_complete_fallbacks();
   {
     MutexLock lock(mu_);
-    leaving = detach_empty(target_held_bytes, options_.reserve_bytes);
+    before += held_bytes();
+    leaving = detach_empty(target_held_bytes, options_.reserve_bytes, true);
   }
-  const std::uint64_t trimmed = give_back(leaving);
-  released += trimmed + retry_stuck();
+  give_back_pages(leaving, reason);
+  retry_stuck();
   MutexLock lock(mu_);
   recycler_->restart();
-  count_trim(trimmed, reason);
-  return released;
+  return before - held_bytes();
 }
 
 void Pool::Impl::count_trim(std::uint64_t trimmed, TrimReason reason) {
@@ -75,13 +90,44 @@ std::uint64_t Pool::Impl::idle_pages_due() {
   return std::min(idle_pages_.due(pool_time(), options_.runtime.trim), spare_pages());
 }
 
+template <class LetsGo>
+std::vector<RunId> Pool::Impl::detach_some(std::uint64_t due, LetsGo lets_go) {
+  if (due == 0) return {};
+  std::vector<EmptyMapping> chosen;
+  std::uint64_t pages = 0;
+  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
+  // What the reserve lacks in memory that is not empty. The smallest segment that is enough for it
+  // stays, or at the end it would be the largest.
+  const std::uint64_t occupied = arena - std::min(arena, tiers_.runs().empty_pages() * kPageBytes);
+  std::uint64_t kept = options_.reserve_bytes - std::min(options_.reserve_bytes, occupied);
+  // Shortest runs first, and so the smallest of empty segments: what stays is what served the
+  // largest requests. No further than what is due: there may be very many.
+  internal::for_each_empty(*arena_, tiers_.runs(), [&](const EmptyMapping& empty) {
+    const internal::Mapping& mapping = empty.mapping;
+    if (!may_leave(*arena_, mapping.bytes, arena, options_.reserve_bytes)) return true;
+    if (kept > 0 && mapping.bytes >= kept && !is_much_more(*arena_, mapping.bytes, kept)) {
+      kept = 0;
+      return true;
+    }
+    if (!lets_go(mapping.pages.count, pages)) return true;
+    chosen.push_back(empty);
+    pages += mapping.pages.count;
+    arena -= mapping.bytes;
+    return pages < due;
+  });
+  return detach(chosen, tiers_.runs(), leaving_bytes_);
+}
+
 std::uint64_t Pool::Impl::trim_idle(std::uint64_t end_ns) {
   std::uint64_t released = 0;
   while (driver_.now_ns() < end_ns) {
     std::vector<RunId> leaving;
     {
       MutexLock lock(mu_);
-      leaving = detach_idle();
+      const std::uint64_t due = std::min(idle_pages_due(), kTrimPages);
+      leaving = detach_some(due, [&](std::uint64_t pages, std::uint64_t more) {
+        return idle_pages_.lets_go(pages, more);
+      });
     }
     const std::uint64_t bytes = give_back_pages(leaving, TrimReason::idle);
     if (bytes == 0) break;
@@ -99,15 +145,18 @@ std::uint64_t Pool::Impl::missing_for_others() const {
 
 std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
   std::uint64_t released = 0;
+  {
+    MutexLock lock(mu_);
+    if (owes_others_) tiers_.runs().part_idle();
+  }
   while (driver_.now_ns() < end_ns) {
     std::vector<RunId> leaving;
     {
       MutexLock lock(mu_);
       const std::uint64_t owed = internal::divide_up(missing_for_others(), kPageBytes);
-      const std::uint64_t pages = std::min({owed, spare_pages(), kTrimPages});
-      if (owes_others_ && pages > 0) {
-        leaving = detach_empty(held_bytes() - pages * kPageBytes, options_.reserve_bytes);
-      }
+      const std::uint64_t due = std::min({owed, spare_pages(), kTrimPages});
+      if (owes_others_)
+        leaving = detach_some(due, [](std::uint64_t, std::uint64_t) { return true; });
     }
     const std::uint64_t bytes = give_back_pages(leaving, TrimReason::pressure);
     released += bytes;
@@ -120,45 +169,39 @@ std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
   return released;
 }
 
-std::uint64_t Pool::Impl::give_back_pages(const std::vector<RunId>& leaving, TrimReason reason) {
+std::uint64_t Pool::Impl::give_back_pages(std::vector<RunId> leaving, TrimReason reason) {
+  if (leaving.empty()) return 0;
+  // An exact segment for the reserve, where one that it needs little of is to go: before, as far as
+  // there is room for both.
+  refill_reserve(kUnlimited, 0);
+  {
+    MutexLock lock(mu_);
+    if (const std::uint64_t pages = missing_reserve_pages(0); pages > 0) {
+      // The driver has refused it: the smallest that is enough stays.
+      const auto cost = [&](RunId id) {
+        const std::uint64_t units = tiers_.runs()[id].units;
+        return units < pages * kUnitsPerPage ? kUnlimited : units;
+      };
+      const auto kept = std::min_element(leaving.begin(), leaving.end(),
+                                         [&](RunId a, RunId b) { return cost(a) < cost(b); });
+      attach({*kept});
+      leaving.erase(kept);
+    }
+  }
   const std::uint64_t released = give_back(leaving);
   if (released == 0) return 0;
-  MutexLock lock(mu_);
-  recycler_->restart();
-  count_trim(released, reason);
+  {
+    MutexLock lock(mu_);
+    recycler_->restart();
+    count_trim(released, reason);
+  }
+  // Or else at once, from what the driver has just taken back, and so whatever others are to have.
+  refill_reserve(kUnlimited, 0);
   return released;
 }
 
-std::vector<RunId> Pool::Impl::detach_idle() {
-  const std::uint64_t due = std::min(idle_pages_due(), kTrimPages);
-  if (due == 0) return {};
-  std::vector<EmptyMapping> chosen;
-  std::uint64_t pages = 0;
-  std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
-  // What the reserve lacks in memory that is not empty. The smallest segment that is enough for it
-  // stays, or at the end it would be the largest.
-  const std::uint64_t occupied = arena - std::min(arena, tiers_.runs().empty_pages() * kPageBytes);
-  std::uint64_t kept = options_.reserve_bytes - std::min(options_.reserve_bytes, occupied);
-  // Shortest runs first, and so the smallest of empty segments: what stays is what served the
-  // largest requests.
-  internal::for_each_empty(*arena_, tiers_.runs(), [&](const EmptyMapping& empty) {
-    const internal::Mapping& mapping = empty.mapping;
-    if (arena < options_.reserve_bytes + mapping.bytes) return true;
-    if (kept > 0 && mapping.bytes >= kept) {
-      kept = 0;
-      return true;
-    }
-    if (!idle_pages_.lets_go(mapping.pages.count, pages)) return true;
-    chosen.push_back(empty);
-    pages += mapping.pages.count;
-    arena -= mapping.bytes;
-    return pages < due;
-  });
-  return detach(chosen, tiers_.runs(), leaving_bytes_);
-}
-
-std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
-                                            std::uint64_t reserve) {
+std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes, std::uint64_t reserve,
+                                            bool may_refill) {
   if (held_bytes() <= target_held_bytes) return {};
   // Only memory that nobody may still be using: free runs without tickets, whole mappings.
   tiers_.runs().part_idle();
@@ -184,7 +227,10 @@ std::vector<RunId> Pool::Impl::detach_empty(std::uint64_t target_held_bytes,
   std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes();
   for (const EmptyMapping& candidate : empty) {
     if (held <= target_held_bytes) break;
-    if (arena < reserve + candidate.mapping.bytes) continue;
+    const std::uint64_t bytes = candidate.mapping.bytes;
+    const bool may_go =
+        may_refill ? may_leave(*arena_, bytes, arena, reserve) : arena >= reserve + bytes;
+    if (!may_go) continue;
     chosen.push_back(candidate);
     held -= candidate.mapping.bytes;
     arena -= candidate.mapping.bytes;

@@ -96,9 +96,11 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   MaintainReport report;
   bool is_device_reading_old = false;
   bool has_driver_work = false;
+  std::uint64_t keep = 0;
   {
     MutexLock lock(mu_);
     const std::uint64_t now = pool_time();
+    keep = options_.runtime.trim.keep_device_free_bytes;
     ++counted_.maintain_steps;
     tick_.set(tick_at(now));
     age_caches(now);
@@ -111,7 +113,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
     is_device_reading_old = now - counted_.device_read_time_ns >= internal::kDeviceReadNs;
     has_driver_work = owes_others_ || fallbacks_.pending_bytes() > 0 || arena_->stuck_bytes() > 0 ||
                       arena_->stale_pages() > 0 || ahead_.has_value() || idle_pages_due() > 0 ||
-                      forecast_.wanted_units(now) > 0 || missing_reserve_pages() > 0 ||
+                      forecast_.wanted_units(now) > 0 || missing_reserve_pages(keep) > 0 ||
                       private_pools_.released_count() > 0;
   }
   // Where another thread is in the driver, the next step reads; this one waits for nobody.
@@ -137,7 +139,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   report.released_bytes += free_complete_fallbacks() + retry_stuck();
   report.released_bytes += trim_for_others(end) + trim_idle(end);
   back_ahead(end);
-  refill_reserve(end);
+  refill_reserve(end, keep);
   report.more_to_do = driver_.now_ns() >= end;
   if (const std::uint64_t now_ns = driver_.now_ns(); now_ns > start) {
     MutexLock lock(mu_);

@@ -337,7 +337,8 @@ constexpr MetricRow kTable[] = {
      number<&S::address_range_used_bytes>},
 
     // Memory that goes back.
-    {"gpupool_trims_total", kCounter, kReason, "Trims, by why they were made.",
+    {"gpupool_trims_total", kCounter, kReason,
+     "Trims that gave anything back, by why they were made.",
      each<&S::trims_by_reason, TrimReason>},
     {"gpupool_trimmed_bytes_total", kCounter, kReason,
      "Bytes that the driver took back of empty memory, by why the trim was made.",

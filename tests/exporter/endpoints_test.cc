@@ -74,6 +74,17 @@ TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
   }
 }
 
+TEST(EndpointsTest, ThePageCutsNoReasonShortWhereTheScreenIsNarrow) {
+  Endpoints endpoints(good_sources(), {});
+  const std::string css = ask(endpoints, "/page.css").body;
+  const std::size_t cut = css.find("\n.row .name { overflow: hidden;");
+  const std::size_t whole = css.find("\n.row.is-wide .name { white-space: normal; }");
+  ASSERT_NE(cut, std::string::npos);
+  ASSERT_NE(whole, std::string::npos);
+  EXPECT_GT(whole, cut);
+  EXPECT_NE(ask(endpoints, "/page.js").body.find("'row is-wide'"), std::string::npos);
+}
+
 TEST(EndpointsTest, EveryAnswerHasTheSecurityHeaders) {
   Endpoints endpoints(good_sources(), {});
   for (const char* path : {"/", "/metrics", "/api/v1/stats", "/nothing"}) {

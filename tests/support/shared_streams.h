@@ -60,7 +60,6 @@ class SharedStreams {
   }
 
   std::uint64_t served() const { return served_; }
-  std::uint64_t refused_requests() const { return refused_requests_; }
   std::uint64_t used_elsewhere() const { return used_elsewhere_; }
   std::uint64_t freed_elsewhere() const { return freed_elsewhere_; }
   /// Calls that the pool or the device did not take; 0 in a run that is right.
@@ -104,8 +103,6 @@ class SharedStreams {
         const int user = any_stream();
         if (user != block.owner) use_elsewhere(block, user, random() % 2 == 0);
         shared_.put(block);
-      } else {
-        ++refused_requests_;
       }
       // Mostly another thread's. About as many as are allocated, and more where there is no room.
       for (std::uint64_t left = result.ok() ? random() % 3 : 4; left > 0; --left) {
@@ -141,7 +138,6 @@ class SharedStreams {
   std::array<StreamRef, kStreams> refs_;
   Basket<Block> shared_;
   std::atomic<std::uint64_t> served_{0};
-  std::atomic<std::uint64_t> refused_requests_{0};
   std::atomic<std::uint64_t> used_elsewhere_{0};
   std::atomic<std::uint64_t> freed_elsewhere_{0};
   std::atomic<std::uint64_t> failures_{0};

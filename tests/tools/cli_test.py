@@ -151,6 +151,19 @@ class BadUsage(Case):
             with self.subTest(arguments=arguments):
                 self.expect_refused(run("replay", *arguments, FSDP), reason)
 
+    def test_percent_is_percent_with_and_without_the_sign(self):
+        path = self.write("one", "a 0 1 0 0\nf 0 0\n")
+        for text, shown in (("5", "5%"), ("5%", "5%"), ("0.05", "0.05%"), ("0.05%", "0.05%"),
+                            (".5%", "0.5%"), ("100%", "100%"), ("0%", "0%")):
+            with self.subTest(text=text):
+                result = run("replay", "--device", "sim", "--slack", text, path)
+                self.assertEqual(result.returncode, 0)
+                self.assertIn(f"eager with {shown} slack", result.stdout.decode())
+        for text in ("%", "5%%", "5 %", "%5", "101%", "-5%", ""):
+            with self.subTest(text=text):
+                self.expect_refused(run("replay", "--slack", text, FSDP), "such as 5 or 5%")
+        self.assertIn("5 means 5 %", run("replay", "--help").stdout.decode())
+
     def test_options_without_effect_are_named_and_taken(self):
         path = self.write("one", "a 0 1 0 0\nf 0 0\n")
         off, both = ["--recycling", "off"], ["--slack", "5", "--alias-reuse", "same_stream"]

@@ -69,6 +69,20 @@ TEST_F(PoolRoomTest, ASegmentMayBeLargerThanAllThatIsHeld) {
   }
 }
 
+TEST_F(PoolRoomTest, SegmentsLeaveNextToNothingUnusedByBlocksOfOneLength) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::off}) {
+    for (std::uint64_t pages = 1; pages <= 20; ++pages) {
+      start(recycling, 512, Backing::cudamalloc);
+      std::vector<void*> blocks;
+      for (int i = 0; i < 20; ++i) blocks.push_back(allocate(pages * kPage));
+      // The last segment may have room for more of them.
+      EXPECT_LT(device_.held_bytes(), (20 * pages + 16) * kPage) << pages;
+      EXPECT_EQ(pages > 8, pool_->stats().segments == 20) << pages;
+      free_all(blocks);
+    }
+  }
+}
+
 TEST_F(PoolRoomTest, WhatIsEmptyAndWhatTheDeviceHasServeTogether) {
   for (const Recycling recycling : {Recycling::eager, Recycling::pressure}) {
     for (const bool has_looked : {true, false}) {
@@ -201,6 +215,48 @@ TEST_F(PoolRoomTest, OfTwoSegmentsTheSmallerOneIsEnoughForTheReserve) {
   EXPECT_EQ(pool_->stats().held_bytes, 40 * kPage);
 }
 
+// Another process may have had it for a moment.
+TEST_F(PoolRoomTest, WhatTheDriverRefusesOnceIsAskedForOnceMore) {
+  for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
+    for (const BackendCall call : {BackendCall::create, BackendCall::map, BackendCall::allocate}) {
+      const bool is_vmm = call != BackendCall::allocate;
+      start(recycling, 64, is_vmm ? Backing::vmm : Backing::cudamalloc);
+      void* held = allocate(20 * kPage);
+      const std::uint64_t failed = backend_.failed_count();
+      backend_.fail_nth(call, 1, Error::out_of_memory);
+      free(allocate(40 * kPage));
+      EXPECT_EQ(backend_.failed_count() - failed, 1u);
+      // And no more than that.
+      pool_->trim(0);
+      backend_.fail_at_random(call, 1, Error::out_of_memory);
+      const std::uint64_t before = backend_.call_count(call);
+      EXPECT_FALSE(pool_->allocate(40 * kPage, a_).ok());
+      EXPECT_LE(backend_.call_count(call) - before, 8u);
+      backend_.fail_at_random(call, 0, Error::out_of_memory);
+      free(held);
+    }
+  }
+}
+
+// Where there is no room for a block outside the arena either: all that is held is the reserve.
+TEST_F(PoolRoomTest, ADriverThatFailsWhilePagesMoveIsTheReason) {
+  for (const BackendCall call : {BackendCall::map, BackendCall::set_access}) {
+    start(Recycling::eager, 64, Backing::vmm, 64);
+    const auto left = leave_each(2, 64);
+    backend_.fail_nth(call, 1, Error::backend_failure);
+    const auto block = pool_->allocate(8 * kPage, a_);
+    ASSERT_FALSE(block.ok());
+    EXPECT_EQ(block.error(), Error::backend_failure);
+    const FailureReport report = pool_->last_failure();
+    EXPECT_EQ(report.error, Error::backend_failure);
+    EXPECT_NE(report.text().find("a call of the driver has failed"), std::string::npos)
+        << report.text();
+    EXPECT_EQ(report.text().find("full"), std::string::npos) << report.text();
+    free(allocate(8 * kPage));
+    free_all(left);
+  }
+}
+
 TEST_F(PoolRoomTest, ADriverThatGivesNothingIsTheReason) {
   for (const Recycling recycling : {Recycling::eager, Recycling::pressure, Recycling::off}) {
     start(recycling, 64);
@@ -247,6 +303,20 @@ TEST_F(PoolRoomTest, TheHandlesOfAColdPoolAreAsLargeAsThoseOfAWarmOne) {
   void* block = pool->allocate(std::size_t{60} << 30, stream).value();
   EXPECT_EQ(backend.call_count(BackendCall::create), 30'720u / 8);
   EXPECT_TRUE(pool->deallocate(block, stream));
+}
+
+TEST(PoolCapacityTest, WithVmmTheSimulatedDeviceHasAddressesForATebibyte) {
+  constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
+  SimulatedBackend device({.capacity_bytes = 4 * kTiB, .charge_costs = false});
+  PoolOptions options;
+  options.capacity = kTiB;
+  EXPECT_TRUE(Pool::create(device, options).ok());
+  options.capacity = 2 * kTiB;
+  const auto refused = Pool::create(device, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("2TiB"), std::string::npos) << refused.error().message;
+  options.backing = Backing::cudamalloc;
+  EXPECT_TRUE(Pool::create(device, options).ok());
 }
 
 }  // namespace

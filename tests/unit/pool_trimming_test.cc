@@ -1,6 +1,10 @@
 // Memory that maintenance gives back by itself: what nobody used for long, and what others on the
 // device need. All in virtual time.
+#include <time.h>
+
 #include <algorithm>
+#include <chrono>
+#include <vector>
 
 #include "tests/unit/pool_fixture.h"
 
@@ -209,6 +213,86 @@ TEST_F(PoolTrimmingTest, ASegmentThatLeavesLessThanTheReserveStays) {
   EXPECT_EQ(device_.held_bytes(), 64 * kMiB);
 }
 
+// A request for which the reserve went leaves one large segment in its place.
+TEST_F(PoolTrimmingTest, ASegmentThatTheReserveNeedsLittleOfMakesWayForAnExactOne) {
+  const TrimOptions kIdle = {.idle_after_ns = kSecondNs, .idle_bytes_per_second = 512 * kMiB};
+  const TrimOptions kOthers = {.keep_device_free_bytes = 1024 * kMiB};
+  for (const TrimOptions& trim : {TrimOptions(), kIdle, kOthers}) {
+    PoolOptions options;
+    options.capacity = 64 * kPage;
+    options.backing = Backing::cudamalloc;
+    options.reserve_bytes = 4 * kPage;
+    options.cache_large_bytes = 0;
+    options.runtime.trim = trim;
+    make_pool(options);
+    free(allocate(63 * kPage));
+    EXPECT_EQ(device_.held_bytes(), 63 * kPage);
+    pass(4 * kSecondNs);
+    const bool is_asked = trim.idle_after_ns == 0 && trim.keep_device_free_bytes == 0;
+    if (is_asked) {
+      EXPECT_EQ(device_.held_bytes(), 63 * kPage);
+      EXPECT_EQ(pool_->trim(0), 59 * kPage);
+    }
+    EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+    EXPECT_EQ(pool_->stats().segments, 1u);
+    // And so it stays.
+    const std::uint64_t calls = backend_.call_count(BackendCall::allocate);
+    pass(4 * kSecondNs);
+    EXPECT_EQ(pool_->trim(0), 0u);
+    EXPECT_EQ(backend_.call_count(BackendCall::allocate), calls);
+    pool_->check_invariants();
+  }
+}
+
+TEST_F(PoolTrimmingTest, ASegmentThatTheReserveNeedsHalfOfStays) {
+  PoolOptions options;
+  options.capacity = 64 * kPage;
+  options.backing = Backing::cudamalloc;
+  options.reserve_bytes = 32 * kPage;
+  options.cache_large_bytes = 0;
+  make_pool(options);
+  free(allocate(60 * kPage));
+  EXPECT_EQ(pool_->trim(0), 0u);
+  EXPECT_EQ(device_.held_bytes(), 60 * kPage);
+}
+
+// The limit has no room for both, so that the exact one can only come afterwards.
+TEST_F(PoolTrimmingTest, AReserveThatTheDriverWouldNotGiveIsTriedForAgain) {
+  PoolOptions options;
+  options.capacity = 64 * kPage;
+  options.backing = Backing::cudamalloc;
+  options.reserve_bytes = 4 * kPage;
+  options.cache_large_bytes = 0;
+  make_pool(options);
+  free(allocate(63 * kPage));
+  backend_.fail_nth(BackendCall::allocate, 1, Error::out_of_memory);
+  EXPECT_EQ(pool_->trim(0), 63 * kPage);
+  EXPECT_EQ(device_.held_bytes(), 0u);
+  pool_->maintain(std::chrono::seconds(1));
+  EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+}
+
+// Where both have room it comes first, so that nothing is lost where the driver refuses it.
+TEST_F(PoolTrimmingTest, ALargeSegmentStaysUntilThereIsAnExactOne) {
+  PoolOptions options;
+  options.backing = Backing::cudamalloc;
+  options.reserve_bytes = 4 * kPage;
+  options.cache_large_bytes = 0;
+  make_pool(options);
+  // Another process has what would be needed beside the reserve.
+  ASSERT_TRUE(device_.set_taken_by_others(1024 * kMiB - 64 * kPage).ok());
+  void* const large = allocate(63 * kPage);
+  ASSERT_TRUE(device_.set_taken_by_others(0).ok());
+  free(large);
+  pass(kSecondNs);  // the device's memory is read
+  backend_.fail_nth(BackendCall::allocate, 1, Error::out_of_memory);
+  EXPECT_EQ(pool_->trim(0), 0u);
+  EXPECT_EQ(device_.held_bytes(), 63 * kPage);
+  pool_->check_invariants();
+  EXPECT_EQ(pool_->trim(0), 59 * kPage);
+  EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+}
+
 TEST_F(PoolTrimmingTest, TheReserveStays) {
   make_trimming_pool({.idle_after_ns = kSecondNs, .idle_bytes_per_second = 1000 * kPage},
                      20 * kPage);
@@ -332,6 +416,40 @@ TEST_F(PoolTrimmingTest, OthersWaitForTheBudgetToo) {
   const std::uint64_t calls = backend_.call_count(BackendCall::unmap);
   pass(kSecondNs);
   EXPECT_EQ(backend_.call_count(BackendCall::unmap), calls);
+}
+
+// Each step looks no further than for what it gives: to look at all that is empty each time would
+// take as many looks as there are pages, squared, under the lock that every request needs.
+TEST(PoolTrimmingTime, WhatOthersGetCostsLittleMoreThanToGiveAllAtOnce) {
+  SimulatedBackend device({.capacity_bytes = std::uint64_t{64} << 30, .charge_costs = false});
+  PoolOptions options;
+  options.cache_large_bytes = 0;
+  auto pool = Pool::create(device, options).value();
+  const StreamRef stream = pool->adopt_stream(device.create_stream()).value();
+  const auto fill = [&] {
+    std::vector<void*> pages(20'000);
+    for (void*& page : pages) page = pool->allocate(kPage, stream).value();
+    for (void* page : pages) EXPECT_TRUE(pool->deallocate(page, stream));
+    pool->drain_caches();
+  };
+  const auto cpu_ns = [] {
+    timespec now{};
+    EXPECT_EQ(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+    return static_cast<std::uint64_t>(now.tv_sec) * kSecondNs +
+           static_cast<std::uint64_t>(now.tv_nsec);
+  };
+  fill();
+  std::uint64_t start = cpu_ns();
+  EXPECT_EQ(pool->trim(0), 20'000 * kPage);
+  const std::uint64_t at_once_ns = cpu_ns() - start;
+  fill();
+  RuntimeOptions runtime = pool->runtime_options();
+  runtime.trim.keep_device_free_bytes = kMaxTrimBytes;
+  ASSERT_TRUE(pool->reconfigure(runtime).ok());
+  device.advance_ns(kSecondNs);
+  start = cpu_ns();
+  EXPECT_EQ(pool->maintain(std::chrono::hours(1)).released_bytes, 20'000 * kPage);
+  EXPECT_LT(cpu_ns() - start, 10 * at_once_ns);
 }
 
 // Pages that have moved.

@@ -106,9 +106,9 @@ void add_advise_command(CLI::App& app, Action& action) {
   // Shared with the callbacks, which run while the line is parsed and after.
   const auto command = std::make_shared<Command>();
   AdviseOptions& options = command->options;
-  add_fraction(advise, "--budget", options.budget_percent, 0, 100,
-               "Percent of the recorded time that allocating threads may wait for the driver, "
-               "warm (default 0.3)");
+  add_percent(advise, "--budget", options.budget_percent,
+              "Percent of the recorded time that allocating threads may wait for the driver, warm "
+              "(default 0.3)");
   add_number(advise, "--rate", options.operations_per_second, 1, kMaxOperationsPerSecond,
              "Operations a second of traces without recorded time (default 10000)");
   advise.add_flag("--allow-same-stream", options.allows_same_stream,

@@ -164,8 +164,8 @@ void add_replay_command(CLI::App& app, Action& action) {
   add_choice(replay, "--recycling", kRecyclings, options.runtime.recycling,
              "What is done with empty pages (default eager)");
   const CLI::Option* const slack =
-      add_fraction(replay, "--slack", command->slack_percent, 0, 100,
-                   "Pages held beyond the most that were occupied, in percent (default 0.5)");
+      add_percent(replay, "--slack", command->slack_percent,
+                  "Pages held beyond the most that were occupied, in percent (default 0.5)");
   const CLI::Option* const alias_reuse =
       add_choice(replay, "--alias-reuse", kAliasReuses, options.runtime.alias_reuse,
                  "When a page that is moved is used again");
@@ -193,7 +193,7 @@ void add_replay_command(CLI::App& app, Action& action) {
                "Let create, map, set-access and cudaMalloc fail with this probability");
   replay.add_flag("--find-capacity", command->finds_capacity,
                   "Search the smallest capacity at which no request of any pass fails, and show "
-                  "the passes at that");
+                  "the passes at that; more passes may need more");
   replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
   replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();

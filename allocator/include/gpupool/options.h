@@ -146,6 +146,8 @@ inline constexpr std::size_t kMaxPeers = 16;
 struct PoolOptions {
   /// Label of this pool in metrics; [A-Za-z0-9_.-]{1,64}.
   std::string name = "default";
+  /// With VMM eight times as many addresses are reserved, rounded up to a power of two: of the
+  /// simulated device for up to 1 TiB. More than the driver has is refused at the start.
   CapacityLimit capacity = 1.0;
   /// Held from the start and never given back by trimming; rounded up to pages,
   /// as far as the capacity has them.

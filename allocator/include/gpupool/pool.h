@@ -245,7 +245,9 @@ class Pool {
   // Upkeep.
   /// Gives empty memory back to the driver until at most `target_held_bytes` are held (never below
   /// the reserve), and what waits to go back anyhow: fallbacks that are done with, and what the
-  /// driver refused to take before. Returns the bytes of all that.
+  /// driver refused to take before. A segment of cudaMalloc of which the reserve needs less than
+  /// half goes as well, and an exact one is got in its place. Returns the bytes by which less is
+  /// held.
   std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason = TrimReason::api);
   /// Changes what may change while running. On an error nothing has changed.
   Result<void, Status> reconfigure(const RuntimeOptions& options);

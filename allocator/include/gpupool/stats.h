@@ -261,7 +261,7 @@ struct StatsV1 {
   std::uint64_t pages_recycled = 0;  // moved to where a request needed them
   std::uint64_t recycle_ns = 0;      // in the driver for that, any thread
   std::array<std::uint64_t, kReleaseReasonCount> released_bytes_by_reason{};
-  std::array<std::uint64_t, kTrimReasonCount> trims_by_reason{};
+  std::array<std::uint64_t, kTrimReasonCount> trims_by_reason{};  // by which anything went back
   std::array<std::uint64_t, kTrimReasonCount> trimmed_bytes_by_reason{};
   std::uint64_t splits = 0;
   std::uint64_t merges = 0;

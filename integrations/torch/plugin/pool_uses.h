@@ -1,6 +1,6 @@
 // How often each private pool was begun and not yet released. PyTorch begins one for every graph
-// that shares it, and releases it with every one that is destroyed: the others still use its memory.
-// The pool itself takes each of the two as said once for all.
+// that shares it, and releases it with every one that is destroyed: the others still use its
+// memory. The pool itself takes each of the two as said once for all.
 //
 // Thread safety: all from any thread.
 #ifndef GPUPOOL_INTEGRATIONS_TORCH_POOL_USES_H_
