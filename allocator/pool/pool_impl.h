@@ -164,8 +164,7 @@ class Pool::Impl : private internal::CrossStream {
       GPUPOOL_REQUIRES(mu_);
 
   // threads.cc
-  /// The calling thread's record; nullptr where it gets none.
-  ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);
+  ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);  // nullptr where the thread gets none
   ThreadRecord* find_own_record() const;
   /// Counts go here for threads without a record.
   internal::ThreadCounters& counters_of(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
@@ -177,8 +176,7 @@ class Pool::Impl : private internal::CrossStream {
   static void on_thread_exit(void* impl, void* record);
   void end_thread(ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
   void end_own_stream(const ThreadRecord& record) GPUPOOL_EXCLUDES(events_mu_, mu_);
-  /// Threads that end are of no interest any more, for the pool's end.
-  void forget_threads() GPUPOOL_EXCLUDES(mu_);
+  void forget_threads() GPUPOOL_EXCLUDES(mu_);  // for the pool's end
 
   // caching.cc
   /// A run that its holder has given back and that the cache at hand has no room for.
@@ -343,8 +341,7 @@ class Pool::Impl : private internal::CrossStream {
   Result<void> back_pages(PageSupply& supply) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   void add_pages(const PageSupply& supply) GPUPOOL_REQUIRES(mu_);
   void call_off(const PageSupply& supply) GPUPOOL_REQUIRES(mu_);
-  /// Unmaps addresses that moved pages have left, the oldest first, as far as they are out of use
-  /// and the budget lasts; returns how many pages.
+  /// The oldest addresses that moved pages have left, if out of use; returns how many pages.
   std::uint64_t unmap_stale(std::uint64_t budget_ns = ~std::uint64_t{0},
                             std::uint64_t most_pages = ~std::uint64_t{0}) GPUPOOL_EXCLUDES(mu_);
   std::uint64_t unmap(const std::vector<internal::Stale>& stale) GPUPOOL_EXCLUDES(mu_);
