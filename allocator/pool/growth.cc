@@ -67,8 +67,8 @@ void Pool::Impl::wait_for_maintenance() {
 }
 
 GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, const Shape& shape,
-                                             internal::StreamState* stream,
-                                             internal::ThreadRecord* record, LadderLog& log) {
+                                             StreamState* stream, ThreadRecord* record,
+                                             LadderLog& log) {
   GrowthOutcome outcome;
   // Takes the block if it is there, for a request that has waited, and so is no hit any more.
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
@@ -78,18 +78,15 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
     outcome.pointer = hand_out(block, request, *stream, record);
     return true;
   };
-  bool may_be_idle = false;
   {
     MutexLock lock(mu_);
     forecast_.note(pool_time(), shape.units_needed());
-    may_be_idle = options_.runtime.recycling != Recycling::off &&
-                  (streams_.has_unfinished() || streams_.keeps_apart());
-  }
-  // What only waits for somebody to look is empty as well.
-  if (may_be_idle) {
-    MutexLock lock(mu_);
-    pause_to_complete_work(Patience::brief, &log);
-    tiers_.runs().part_idle();
+    // What only waits for somebody to look is empty as well.
+    if (options_.runtime.recycling != Recycling::off &&
+        (streams_.has_unfinished() || streams_.keeps_apart())) {
+      pause_to_complete_work(Patience::brief, &log);
+      tiers_.runs().part_idle();
+    }
   }
   GrowthRound round(log);
   do {
