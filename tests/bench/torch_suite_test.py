@@ -80,6 +80,8 @@ class LossesTest(unittest.TestCase):
         self.assertEqual(compare.find_problems(results), [
             "gpupool, run 1, experts: RuntimeError: no",
             "mempool, checks, gpt2: PyTorch's own allocator has no losses to compare"])
+        self.assertEqual(len(compare.values(results, "gpupool", "experts", "seconds")), 2)
+        self.assertIn("| experts | DIFFERENT |", report.tables(results))
 
     def test_nothing_run_and_nothing_refused_are_problems(self):
         results = alike(0)
