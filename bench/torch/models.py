@@ -27,8 +27,41 @@ class Block(nn.Module):
         return x + self.feed_forward(self.norm2(x))
 
 
+class Spread(torch.autograd.Function):
+    """Rows of tokens, each twice, in the order of the experts that they go to. The gradient of a token
+    is that of its two rows, which `places` names: PyTorch's own of an index would add atomically, or
+    sort under deterministic settings."""
+
+    @staticmethod
+    def forward(context, tokens, order, places):
+        context.save_for_backward(places)
+        return tokens[order // 2]
+
+    @staticmethod
+    def backward(context, gradient):
+        places, = context.saved_tensors
+        return gradient[places].view(-1, 2, gradient.shape[-1]).sum(1), None, None
+
+
+class Collect(torch.autograd.Function):
+    """Rows back in the order of the tokens."""
+
+    @staticmethod
+    def forward(context, rows, order, places):
+        context.save_for_backward(order)
+        return rows[places]
+
+    @staticmethod
+    def backward(context, gradient):
+        order, = context.saved_tensors
+        return gradient[order], None, None
+
+
 class Experts(nn.Module):
-    """Each token goes to two of `count` experts; how many an expert gets differs from step to step."""
+    """Each token goes to two of `count` experts; how many an expert gets differs from step to step.
+
+    The tokens are sorted by expert, and the CPU waits for the device once, for how many each gets.
+    """
 
     def __init__(self, width, count):
         super().__init__()
@@ -40,14 +73,15 @@ class Experts(nn.Module):
     def forward(self, x):
         tokens = x.reshape(-1, x.shape[-1])
         weights, chosen = self.router(tokens).softmax(-1).topk(2, -1)
-        sums = torch.zeros_like(tokens)
-        for number, expert in enumerate(self.experts):
-            token, place = (chosen == number).nonzero(as_tuple=True)
-            if token.numel() == 0:
-                continue
-            part = expert(tokens[token]) * weights[token, place].unsqueeze(-1)
-            sums = sums.index_add(0, token, part.to(sums.dtype))
-        return sums.view_as(x)
+        chosen = chosen.flatten()
+        order = chosen.argsort(stable=True)
+        places = order.argsort()
+        numbers = torch.arange(len(self.experts), device=x.device)
+        counts = (chosen.unsqueeze(1) == numbers).sum(0).tolist()
+        parts = Spread.apply(tokens, order, places).split(counts)
+        rows = torch.cat([expert(part) for expert, part in zip(self.experts, parts)])
+        rows = Collect.apply(rows, order, places).view(-1, 2, x.shape[-1])
+        return (rows * weights.unsqueeze(-1)).sum(1).view_as(x)
 
 
 class Gpt(nn.Module):
@@ -65,7 +99,9 @@ class Gpt(nn.Module):
     def forward(self, tokens):
         x = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
         for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpoints else block(x)
+            # Nothing in a block is random, and looking after the generators costs the CPU alone.
+            x = checkpoint(block, x, use_reentrant=False,
+                           preserve_rng_state=False) if self.checkpoints else block(x)
         return functional.linear(self.norm(x), self.tokens.weight)
 
     def loss(self, tokens):

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Trains the workloads in this process with one allocator, and writes what it saw as JSON.
 
-Losses are kept to the last bit. The bytes of a workload are what the device has given to this process
-while it ran beyond what it had given before (cudaMemGetInfo, at the end of each step that is not
-timed and at the end): the same measure for every allocator, and none of them gives back meanwhile.
+Losses are kept to the last bit. measure.py says how time and memory are measured, share.py how the
+share of a step that is spent in allocation is.
 """
 import argparse
-import gc
+import contextlib
 import json
 import os
 import pathlib
@@ -20,10 +19,14 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--allocator", choices=ALLOCATORS, required=True)
     parser.add_argument("--workloads", default="")
-    parser.add_argument("--warm", type=int, default=6, help="steps that are not timed")
-    parser.add_argument("--steps", type=int, default=8, help="steps that are timed")
+    parser.add_argument("--warm", type=int, default=10, help="steps that are not timed")
+    parser.add_argument("--steps", type=int, default=12, help="steps that are timed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--config", help="gpupool's YAML")
+    parser.add_argument("--record", metavar="FILE",
+                        help="first write there what a mixture of experts asks of the allocator")
+    parser.add_argument("--replay", metavar="FILE",
+                        help="first time what FILE has, asked of this allocator")
     parser.add_argument("--profile", action="store_true",
                         help="also the time of a step in cudaMalloc and cudaFree")
     parser.add_argument("--json", required=True)
@@ -41,76 +44,59 @@ def prepare(allocator):
         os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
 
 
-def used_bytes():
+def settings():
+    """Deterministic, and as little else of the CPU's as can be."""
     import torch
-    free, total = torch.cuda.mem_get_info()
-    return total - free
+    import torch.utils.deterministic
+    # Whatever has no deterministic form is an error; cuDNN's attention is not tried for that.
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cudnn.benchmark = False
+    # By default new tensors are filled under deterministic settings: a kernel for each request, which
+    # would hide what a block had before, and add to a step what no training has.
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.set_num_threads(1)
 
 
-def driver_seconds(step):
-    """Of one step: its seconds, and those in cudaMalloc and cudaFree."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
-        step()
-        torch.cuda.synchronize()
-    seconds = time.perf_counter() - begin
-    calls = [row for row in profiler.key_averages() if row.key in ("cudaMalloc", "cudaFree")]
-    return {"step": seconds, "driver": sum(row.self_cpu_time_total for row in calls) / 1e6,
-            "calls": sum(row.count for row in calls)}
-
-
-def allocations():
-    """How many blocks PyTorch's own allocator has handed out; None with another."""
-    import torch
+def attempt(action):
+    """What it returns; where it raises, that: the rest is to be measured all the same."""
     try:
-        return torch.cuda.memory_stats()["allocation.all.allocated"]
-    except (RuntimeError, KeyError):
-        return None
+        return action()
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
 def run(make, arguments):
-    import torch
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.synchronize()
-    torch.manual_seed(arguments.seed)
-    base = used_bytes()
-    workload = make(arguments.seed)
-    losses, times, most = [], [], 0
-    for number in range(arguments.warm + arguments.steps):
-        is_timed = number >= arguments.warm
-        if number == arguments.warm:
-            asked_before = allocations()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        loss = workload.step(number)
-        value = loss.item()
-        if is_timed:
-            times.append(time.perf_counter() - begin)
-        else:
-            most = max(most, used_bytes() - base)
-        losses.append(float(value).hex())
-    torch.cuda.synchronize()
-    most = max(most, used_bytes() - base)
-    result = {"losses": losses, "step_seconds": times, "used_bytes": most}
-    if asked_before is not None:
-        result["allocations_a_step"] = (allocations() - asked_before) / arguments.steps
-    if hasattr(workload, "caught"):
-        result["caught"] = workload.caught
+    import measure
+    import share
+    result, workload = measure.run(make, arguments.seed, arguments.warm, arguments.steps)
     if arguments.profile:
-        result["profile"] = driver_seconds(lambda: workload.step(arguments.warm + arguments.steps))
+        number = arguments.warm + arguments.steps
+        result["profile"] = attempt(lambda: share.driver_seconds(lambda: workload.step(number)))
     return result
 
 
+def record_and_replay(arguments, results):
+    import measure
+    import share
+    import workloads
+    if arguments.record:
+        results["record"] = attempt(lambda: share.record(
+            workloads.experts, arguments.seed, arguments.warm, workloads.SHAPES, arguments.record))
+        measure.settle()
+    if arguments.replay:
+        results["replay"] = attempt(lambda: share.replay(arguments.replay))
+        measure.settle()
+    for name in ("record", "replay"):
+        if (results.get(name) or {}).get("error"):
+            print(f"{arguments.allocator:>10} {name}: {results[name]['error']}", flush=True)
+
+
 def main():
+    started = time.perf_counter()
     arguments = parse()
     prepare(arguments.allocator)
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-    import contextlib
-
     import torch
     scope = contextlib.nullcontext
     gpupool = None
@@ -121,23 +107,19 @@ def main():
         else:
             pool = gpupool.mem_pool(arguments.config)
             scope = lambda: torch.cuda.use_mem_pool(pool)  # noqa: E731
-    # Whatever has no deterministic form is an error; cuDNN's attention is not tried for that.
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    torch.backends.cudnn.benchmark = False
+    settings()
     torch.zeros(1, device="cuda")
 
     import workloads
     names = [name for name in arguments.workloads.split(",") if name] or list(workloads.WORKLOADS)
     results = {"allocator": arguments.allocator, "torch": torch.__version__,
                "device": torch.cuda.get_device_name(), "workloads": {}}
+    print(f"{arguments.allocator:>10} {'start':<14} {time.perf_counter() - started:6.1f} s", flush=True)
+    record_and_replay(arguments, results)
     for name in names:
         begin = time.perf_counter()
-        try:
-            with scope():
-                results["workloads"][name] = run(workloads.WORKLOADS[name], arguments)
-        except Exception as error:  # the others are to be measured all the same
-            results["workloads"][name] = {"error": f"{type(error).__name__}: {error}"[:2000]}
+        with scope():
+            results["workloads"][name] = attempt(lambda: run(workloads.WORKLOADS[name], arguments))
         print(f"{arguments.allocator:>10} {name:<14} {time.perf_counter() - begin:6.1f} s",
               results["workloads"][name].get("error", ""), flush=True)
     if arguments.allocator == "gpupool":

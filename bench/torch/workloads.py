@@ -1,5 +1,11 @@
 """What is trained. A workload is made anew for each run, gives the loss of each step as a tensor of
-the device, and does the same work whichever allocator serves it: shapes come from a seed."""
+the device, and does the same work whichever allocator serves it: shapes come from a seed.
+
+Shapes change from step to step, but there are SHAPES of them in turn, all of them met in the steps that
+are not timed: what PyTorch and its libraries look for at a shape that they have not met before (cuDNN
+several hundred milliseconds) is no part of a timed step. Batches are such that the device needs about
+twice as long for a step as the CPU does to ask for it.
+"""
 import random
 
 import torch
@@ -9,6 +15,13 @@ from torch.nn import functional
 import models
 
 DEVICE = "cuda"
+SHAPES = 6
+
+
+def made_on_device(make):
+    """A model whose weights are drawn on the device: in a moment, where the CPU takes seconds."""
+    with torch.device(DEVICE):
+        return make()
 
 
 def train_step(optimizer, loss):
@@ -19,20 +32,21 @@ def train_step(optimizer, loss):
 
 
 def autocast():
-    return torch.autocast("cuda", dtype=torch.bfloat16)
+    return torch.autocast(DEVICE, dtype=torch.bfloat16)
 
 
 class Language:
     """GPT on batches whose length changes from step to step."""
 
-    def __init__(self, seed, model, batch, shortest, longest):
-        self.random = random.Random(seed)
-        self.model = model.to(DEVICE)
+    def __init__(self, seed, make, batch, shortest, longest):
+        drawn = random.Random(seed)
+        self.lengths = [drawn.randrange(shortest, longest + 1) for _ in range(SHAPES)]
+        self.model = made_on_device(make)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        self.batch, self.shortest, self.longest = batch, shortest, longest
+        self.batch = batch
 
     def step(self, number):
-        length = self.random.randrange(self.shortest, self.longest + 1)
+        length = self.lengths[number % SHAPES]
         tokens = torch.randint(0, 50257, (self.batch, length), device=DEVICE)
         with autocast():
             loss = self.model.loss(tokens)
@@ -40,57 +54,63 @@ class Language:
 
 
 def gpt2(seed):
-    return Language(seed, models.Gpt(12, 768, 12), 8, 200, 1025)
+    return Language(seed, lambda: models.Gpt(12, 768, 12), 40, 300, 1025)
 
 
 def checkpointing(seed):
-    return Language(seed, models.Gpt(12, 1024, 16, checkpoints=True), 16, 400, 1025)
+    return Language(seed, lambda: models.Gpt(12, 1024, 16, checkpoints=True), 28, 400, 1025)
 
 
 def experts(seed):
-    return Language(seed, models.Gpt(8, 768, 12, experts=16), 8, 200, 1025)
+    return Language(seed, lambda: models.Gpt(8, 768, 12, experts=8), 40, 300, 1025)
 
 
 class Images:
     """ResNet-50 on images whose height and width change from step to step."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, batch=160):
         import torchvision
-        self.random = random.Random(seed)
-        self.model = torchvision.models.resnet50().to(DEVICE, memory_format=torch.channels_last)
+        drawn = random.Random(seed)
+        self.sizes = [[32 * drawn.randrange(5, 11) for _ in range(2)] for _ in range(SHAPES)]
+        self.model = made_on_device(torchvision.models.resnet50).to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.batch = batch
 
     def step(self, number):
-        size = [32 * self.random.randrange(5, 11) for _ in range(2)]
-        images = torch.randn(48, 3, *size, device=DEVICE).to(memory_format=torch.channels_last)
-        labels = torch.randint(0, 1000, (48,), device=DEVICE)
+        images = torch.randn(self.batch, 3, *self.sizes[number % SHAPES], device=DEVICE)
+        labels = torch.randint(0, 1000, (self.batch,), device=DEVICE)
         with autocast():
-            loss = functional.cross_entropy(self.model(images), labels)
+            logits = self.model(images.to(memory_format=torch.channels_last))
+            loss = functional.cross_entropy(logits, labels)
         return train_step(self.optimizer, loss)
 
 
 class SideStreams:
     """Layers gathered and reduced on a side stream, memory handed over by record_stream."""
 
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.model = models.Sharded(12, 2048, 4).to(DEVICE)
+    def __init__(self, seed, batch=16):
+        drawn = random.Random(seed)
+        self.lengths = [drawn.randrange(200, 1024) for _ in range(SHAPES)]
+        self.model = made_on_device(lambda: models.Sharded(12, 2048, 4))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.batch = batch
 
     def step(self, number):
-        x = torch.randn(8, self.random.randrange(200, 1024), 2048, device=DEVICE)
+        x = torch.randn(self.batch, self.lengths[number % SHAPES], 2048, device=DEVICE)
         return train_step(self.optimizer, self.model(x).square().mean())
 
 
 class Graphs:
-    """Two captured training steps of one model that share a pool, replayed with other allocations in
-    between; then one graph is dropped, and the other goes on."""
+    """Captured training steps of one model that share a pool, replayed in turn with other allocations in
+    between; in the steps that are not timed one graph is dropped, and the others go on."""
 
-    def __init__(self, seed):
-        self.random = random.Random(seed)
-        self.model = nn.Sequential(nn.Linear(2048, 4096), nn.GELU(), nn.Linear(4096, 2048)).to(DEVICE)
+    def __init__(self, seed, batches=(4096, 12288, 8192)):
+        drawn = random.Random(seed)
+        self.sizes = [[drawn.randrange(1, 64) << 16 for _ in range(8)] for _ in range(SHAPES)]
+        self.model = made_on_device(
+            lambda: nn.Sequential(nn.Linear(2048, 4096), nn.GELU(), nn.Linear(4096, 2048)))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
-        self.inputs = [torch.randn(batch, 2048, device=DEVICE) for batch in (512, 1536)]
+        self.inputs = [torch.randn(batch, 2048, device=DEVICE) for batch in batches]
         self.graphs, self.losses = [], []
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -110,13 +130,14 @@ class Graphs:
 
     def step(self, number):
         which = number % len(self.graphs)
-        kept = [torch.randn(self.random.randrange(1, 64) << 16, device=DEVICE) for _ in range(8)]
+        kept = [torch.randn(size, device=DEVICE) for size in self.sizes[number % SHAPES]]
         del kept[::2]
         self.inputs[which].normal_()
         self.graphs[which].replay()
         loss = self.losses[which].clone()
-        if number == 9:
-            self.graphs.pop(1), self.losses.pop(1)
+        if number == 5:
+            for each in (self.graphs, self.losses, self.inputs):
+                each.pop(1)
         return loss + sum(part.square().mean() for part in kept)
 
 
@@ -159,7 +180,7 @@ class OutOfMemory:
     """Half-way through, more is asked for than there may be: caught, and training goes on."""
 
     def __init__(self, seed):
-        self.inner = Language(seed, models.Gpt(4, 512, 8), 8, 200, 1025)
+        self.inner = Language(seed, lambda: models.Gpt(4, 512, 8), 8, 200, 1025)
         self.caught = None
 
     def step(self, number):
