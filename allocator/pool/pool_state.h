@@ -69,15 +69,6 @@ struct PassedOver {
   bool is_empty() const noexcept { return caches.empty() && depots.empty(); }
 };
 
-/// Whose users were inside, stopped by the scheduler, when the rest was emptied. The memory of
-/// caches is never given back: one that was closed since may be another thread's, and empty it is
-/// as good.
-struct PassedOver {
-  std::vector<ThreadCache*> caches;
-  std::vector<StreamIndex> depots;
-  bool is_empty() const noexcept { return caches.empty() && depots.empty(); }
-};
-
 class PoolState {
  protected:
   /// Not started yet: there is no arena.
