@@ -237,6 +237,17 @@ uint64_t gpupool_trim(gpupool_pool* pool, uint64_t target_held_bytes) {
   return pool == nullptr ? 0 : pool->pool->trim(target_held_bytes);
 }
 
+gpupool_status gpupool_set_capacity(gpupool_pool* pool, uint64_t capacity_bytes,
+                                    double capacity_fraction) {
+  if (pool == nullptr) return null_argument("pool is NULL");
+  return guarded([&] {
+    gpupool::CapacityLimit capacity = capacity_fraction;
+    if (capacity_bytes > 0) capacity = capacity_bytes;
+    const auto set = pool->pool->set_capacity(capacity);
+    return set.ok() ? GPUPOOL_OK : fail(set.error());
+  });
+}
+
 int gpupool_maintain(gpupool_pool* pool, uint64_t budget_ns) {
   if (pool == nullptr) return 0;
   constexpr auto kLongest = std::uint64_t{1} << 62;

@@ -299,6 +299,13 @@ static void test_reports(gpupool_pool* pool) {
   EXPECT(stats_of(pool).peak_requested_bytes == 0);
   EXPECT(gpupool_trim(pool, 0) > 0);
   EXPECT(stats_of(pool).held_bytes == 0);
+  EXPECT(gpupool_set_capacity(pool, 128 * MIB, 0) == GPUPOOL_OK);
+  EXPECT(stats_of(pool).limit_bytes == 128 * MIB);
+  EXPECT(gpupool_set_capacity(pool, 0, 1.5) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(strstr(gpupool_last_error(), "a fraction above 0") != NULL);
+  EXPECT(gpupool_set_capacity(NULL, MIB, 0) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(stats_of(pool).limit_bytes == 128 * MIB);
+  EXPECT(gpupool_set_capacity(pool, 256 * MIB, 0) == GPUPOOL_OK);
 }
 
 static void test_recording(gpupool_pool* pool) {

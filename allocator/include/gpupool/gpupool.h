@@ -320,6 +320,10 @@ GPUPOOL_API size_t gpupool_failure_json(const gpupool_pool* pool, char* text, si
 
 /* The bytes that went back to the driver. */
 GPUPOOL_API uint64_t gpupool_trim(gpupool_pool* pool, uint64_t target_held_bytes);
+/* The most that the pool may hold from now on: a fraction of what the device has free and the pool
+ * holds, where capacity_bytes is 0. Memory in use stays; see Pool::set_capacity. */
+GPUPOOL_API gpupool_status gpupool_set_capacity(gpupool_pool* pool, uint64_t capacity_bytes,
+                                                double capacity_fraction);
 /* 1 where there is more to do. */
 GPUPOOL_API int gpupool_maintain(gpupool_pool* pool, uint64_t budget_ns);
 GPUPOOL_API uint64_t gpupool_drain(gpupool_pool* pool);

@@ -251,6 +251,13 @@ class Pool {
   std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason = TrimReason::api);
   /// Changes what may change while running. On an error nothing has changed.
   Result<void, Status> reconfigure(const RuntimeOptions& options);
+  /// Another limit from now on: bytes, or a fraction of what the device has free and the pool
+  /// holds. More serves requests at once. Less than is held takes nothing from anybody: what is
+  /// empty goes back with the next maintain() or trim(), and requests that would have to grow fail
+  /// until enough has. Refused, and nothing changed: what create() would not take, less than the
+  /// reserve, and more than there are addresses for, which is at least four times what the pool was
+  /// created with. Waits for growth that is under way.
+  Result<void, Status> set_capacity(CapacityLimit capacity);
   /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
   /// and gives back to the shared tiers what caches have not used for two seconds. Stops soon after
   /// `budget` is used up.
