@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "gpupool/process.h"
 #include "gpupool/size_text.h"
+#include "pool/closed_pool.h"
 #include "pool/option_faults.h"
 #include "pool/own_allocation.h"
 #include "pool/pool_impl.h"
@@ -79,10 +80,6 @@ Result<void, Status> find_runtime_fault(const RuntimeOptions& options) {
     return invalid("out_of_memory.wait_ns: up to an hour");
   }
   return find_trim_fault(options.trim);
-}
-
-Status closed() {
-  return {Error::not_supported, "the pool is of the process that this one was forked from"};
 }
 
 /// Left as it is until the process ends, and known to leak checkers.
@@ -366,19 +363,19 @@ std::uint64_t Pool::trim(std::uint64_t target_held_bytes, TrimReason reason) {
   return impl_->is_closed() ? 0 : impl_->trim(target_held_bytes, reason);
 }
 Result<void, Status> Pool::reconfigure(const RuntimeOptions& options) {
-  if (impl_->is_forked()) return closed();
+  if (impl_->is_forked()) return internal::closed_pool(true);
   return impl_->reconfigure(options);
 }
 Result<void, Status> Pool::set_capacity(CapacityLimit capacity) {
-  if (impl_->is_closed()) return closed();
+  if (impl_->is_closed()) return internal::closed_pool(impl_->is_forked());
   return impl_->set_capacity(capacity);
 }
 Result<void, Status> Pool::record(const std::string& path, RecordOptions options) {
-  if (impl_->is_forked()) return closed();
+  if (impl_->is_forked()) return internal::closed_pool(true);
   return impl_->start_recording(path, options);
 }
 Result<RecordReport, Status> Pool::stop_recording() {
-  if (impl_->is_forked()) return closed();
+  if (impl_->is_forked()) return internal::closed_pool(true);
   return impl_->stop_recording();
 }
 MaintainReport Pool::maintain(std::chrono::nanoseconds budget) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "pool/closed_pool.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -177,6 +178,7 @@ std::uint64_t PrivateServing::finish_releases() {
 
 Result<void, Status> Pool::begin_allocate_to_pool(CapturePoolId id,
                                                   std::function<bool(RawStream)> takes) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (auto fault = find_fault("begin_allocate_to_pool", id); !fault.ok()) return fault;
   if (!takes) return invalid("begin_allocate_to_pool: there is no function that takes streams");
   const auto function = std::make_shared<const std::function<bool(RawStream)>>(std::move(takes));
@@ -189,6 +191,7 @@ Result<void, Status> Pool::begin_allocate_to_pool(CapturePoolId id,
 }
 
 Result<void, Status> Pool::end_allocate_to_pool(CapturePoolId id) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (auto fault = find_fault("end_allocate_to_pool", id); !fault.ok()) return fault;
   std::shared_ptr<const internal::Routes> before;
   MutexLock lock(impl_->mu_);
@@ -198,6 +201,7 @@ Result<void, Status> Pool::end_allocate_to_pool(CapturePoolId id) {
 }
 
 Result<void, Status> Pool::release_pool(CapturePoolId id) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (id == CapturePoolId{}) return invalid("release_pool: {0, 0} names no private pool");
   MutexLock lock(impl_->mu_);
   impl_->private_pools_.release(id);
@@ -205,6 +209,7 @@ Result<void, Status> Pool::release_pool(CapturePoolId id) {
 }
 
 Result<void, Status> Pool::begin_capture(StreamRef stream, CapturePoolId id) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (auto fault = find_fault("begin_capture", id); !fault.ok()) return fault;
   MutexLock lock(impl_->mu_);
   if (!impl_->streams_.is_known(stream.state())) {
@@ -215,6 +220,7 @@ Result<void, Status> Pool::begin_capture(StreamRef stream, CapturePoolId id) {
 }
 
 Result<void, Status> Pool::end_capture(StreamRef stream) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   MutexLock lock(impl_->mu_);
   if (!impl_->streams_.is_known(stream.state())) {
     return invalid("end_capture: the pool does not know the stream");
