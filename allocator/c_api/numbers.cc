@@ -135,6 +135,8 @@ void visit(const StatsV1& stats, const std::vector<std::string>& tags, Visit& to
   to.counts<TrimReason>("trimmed_bytes_by_reason", stats.trimmed_bytes_by_reason);
   to.counts<CrossStreamReuse>("cross_stream_reuse", stats.cross_stream_reuse);
   to.counts<Misuse>("misuses", stats.misuses);
+  to.counts<LadderRung>("ladder_tries", stats.ladder_tries);
+  to.counts<LadderRung>("ladder_successes", stats.ladder_successes);
   for (std::size_t i = 0; i < tags.size() && i < kMaxTags; ++i) {
     to.count("tag_live_bytes." + tags[i], stats.tag_live_bytes[i]);
   }
