@@ -315,7 +315,8 @@ GPUPOOL_API gpupool_status gpupool_get_failure(const gpupool_pool* pool, gpupool
 /* The same for a person: writes at most `capacity` bytes with the end, and returns the length of
  * the whole text. */
 GPUPOOL_API size_t gpupool_failure_text(const gpupool_pool* pool, char* text, size_t capacity);
-/* And for a program: one JSON object; `happened` false where no request has failed. */
+/* And for a program: one JSON object, the exporter's /api/v1/last_failure; `happened` false where
+ * no request has failed. */
 GPUPOOL_API size_t gpupool_failure_json(const gpupool_pool* pool, char* text, size_t capacity);
 
 /* The bytes that went back to the driver. */
