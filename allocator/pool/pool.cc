@@ -230,6 +230,7 @@ void Pool::Impl::shut_down() {
     }
     if (leak.has_value()) streams_.open_all();
     private_pools_.release_all();
+    streams_.holds().clear();
   }
   wait_for_all_work();
   finish_releases();

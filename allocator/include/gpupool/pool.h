@@ -196,8 +196,10 @@ class Pool {
   /// From now on requests on streams for which `takes` gives true are served from the private pool
   /// `id`, made where there is none. Idempotent; of several the one that was begun last counts.
   /// `takes` is called under no lock of ours, on the thread that allocates or frees, and must not
-  /// throw. Meanwhile every call takes the pool's lock. Errors: {0, 0}, kUnannounced, an empty
-  /// function.
+  /// throw. Meanwhile every call takes the pool's lock, and other threads than this one, which is
+  /// to be the one that captures, ask nothing of streams that it may capture, and record nothing
+  /// for them. Waits for a thread that is about to, or that waits for the device for
+  /// release_pool(). Errors: {0, 0}, kUnannounced, an empty function.
   Result<void, Status> begin_allocate_to_pool(CapturePoolId id,
                                               std::function<bool(RawStream)> takes);
   /// Its memory stays; what was served is freed as ever. Idempotent, and valid without a begin.
@@ -209,7 +211,7 @@ class Pool {
   /// at once.
   Result<void, Status> release_pool(CapturePoolId id);
   /// The same for the owner of a StreamRef: announces that a capture of the stream begins, of which
-  /// the pool is not told otherwise, and that it has ended. Both idempotent.
+  /// the pool is not told otherwise, by this thread, and that it has ended. Both idempotent.
   Result<void, Status> begin_capture(StreamRef stream, CapturePoolId id);
   Result<void, Status> end_capture(StreamRef stream);
 
