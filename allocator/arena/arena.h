@@ -140,6 +140,9 @@ class Arena {
   std::uint64_t high_water() const noexcept { return high_water_; }
   /// The most that the line may have, and how many there are addresses for.
   std::uint64_t page_capacity() const noexcept { return page_capacity_; }
+  /// What may be held so that what it is spread over has addresses: the limit that the arena was
+  /// made for, and more, as far as ranges that are reserved later have them.
+  virtual std::uint64_t most_held_bytes() const noexcept = 0;
   std::uint64_t reserved_pages() const noexcept { return line_end_ + (is_contiguous() ? 1 : 0); }
   bool is_backed(std::uint64_t page) const noexcept {
     return page < high_water_ && table_[page].mapping != 0;

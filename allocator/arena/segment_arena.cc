@@ -18,6 +18,10 @@ class SegmentArena final : public Arena {
   bool reserve() { return reserve_tables() && addresses_.start_pages(page_capacity()); }
   bool is_contiguous() const noexcept override { return false; }
   std::uint64_t gap_pages() const noexcept override { return 1; }
+  // Of the smallest segments, a page each, every other page is a gap.
+  std::uint64_t most_held_bytes() const noexcept override {
+    return page_capacity() / 2 * kPageBytes;
+  }
 
   /// Requires: one target, a new one.
   Result<void> back(std::vector<Mapping>& targets, std::uint64_t budget_bytes,

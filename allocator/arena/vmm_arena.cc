@@ -30,6 +30,9 @@ class VmmArena final : public Arena {
   bool reserve() { return reserve_tables(); }
   bool is_contiguous() const noexcept override { return true; }
   std::uint64_t gap_pages() const noexcept override { return 0; }
+  std::uint64_t most_held_bytes() const noexcept override {
+    return page_capacity() / kRangeFactor * kPageBytes;
+  }
 
   Result<void> back(std::vector<Mapping>& targets, std::uint64_t budget_bytes,
                     std::vector<Mapping>& stuck) override {

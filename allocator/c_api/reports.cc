@@ -3,7 +3,6 @@
 #include <chrono>
 #include <numeric>
 #include <string>
-#include <utility>
 
 #include "c_api/handle.h"
 
@@ -111,33 +110,6 @@ gpupool_block block_of(const BlockInfo& from) {
   return to;
 }
 
-/// Names and numbers alone, so that nothing needs an escape.
-std::string json_of(const FailureReport& report) {
-  if (!report.happened) return "{\"happened\": false}";
-  const gpupool_failure failure = failure_of(report);
-  const std::pair<const char*, std::uint64_t> numbers[] = {
-      {"time_ns", failure.time_ns},
-      {"requested_bytes", failure.requested_bytes},
-      {"limit_bytes", failure.limit_bytes},
-      {"held_bytes", failure.held_bytes},
-      {"live_requested_bytes", failure.live_requested_bytes},
-      {"waste_bytes", failure.waste_bytes},
-      {"cached_bytes", failure.cached_bytes},
-      {"pending_bytes", failure.pending_bytes},
-      {"free_bytes", failure.free_bytes},
-      {"largest_free_block_bytes", failure.largest_free_block_bytes},
-      {"largest_satisfiable_bytes", failure.largest_satisfiable_bytes},
-      {"device_free_bytes", failure.device_free_bytes},
-      {"device_total_bytes", failure.device_total_bytes},
-  };
-  std::string json = std::string("{\"happened\": true, \"error\": \"") + to_string(report.error) +
-                     "\", \"reason\": \"" + to_string(report.reason) + "\"";
-  for (const auto& [name, number] : numbers) {
-    json += std::string(", \"") + name + "\": " + std::to_string(number);
-  }
-  return json + "}";
-}
-
 /// As snprintf does: what fits, ended by 0, and the length of all of it.
 std::size_t copy_text(const std::string& from, char* text, std::size_t capacity) noexcept {
   if (text != nullptr && capacity > 0) text[from.copy(text, capacity - 1)] = '\0';
@@ -226,8 +198,7 @@ size_t gpupool_failure_json(const gpupool_pool* pool, char* text, size_t capacit
   size_t length = 0;
   if (pool == nullptr) return length;
   static_cast<void>(guarded([&] {
-    const std::string json = gpupool::internal::json_of(pool->pool->last_failure());
-    length = gpupool::internal::copy_text(json, text, capacity);
+    length = gpupool::internal::copy_text(pool->pool->last_failure().json(), text, capacity);
     return GPUPOOL_OK;
   }));
   return length;
@@ -235,6 +206,17 @@ size_t gpupool_failure_json(const gpupool_pool* pool, char* text, size_t capacit
 
 uint64_t gpupool_trim(gpupool_pool* pool, uint64_t target_held_bytes) {
   return pool == nullptr ? 0 : pool->pool->trim(target_held_bytes);
+}
+
+gpupool_status gpupool_set_capacity(gpupool_pool* pool, uint64_t capacity_bytes,
+                                    double capacity_fraction) {
+  if (pool == nullptr) return null_argument("pool is NULL");
+  return guarded([&] {
+    gpupool::CapacityLimit capacity = capacity_fraction;
+    if (capacity_bytes > 0) capacity = capacity_bytes;
+    const auto set = pool->pool->set_capacity(capacity);
+    return set.ok() ? GPUPOOL_OK : fail(set.error());
+  });
 }
 
 int gpupool_maintain(gpupool_pool* pool, uint64_t budget_ns) {

@@ -142,7 +142,7 @@ std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) co
     return Error::invalid_argument;
   }
   if (request.capture_pool.first == kUnannounced) return Error::invalid_argument;
-  if (request.bytes > kMaxRequestBytes || request.bytes > limit_bytes_) {
+  if (request.bytes > kMaxRequestBytes || request.bytes > limit_bytes_.get()) {
     return Error::limit_exceeded;
   }
   return std::nullopt;

@@ -6,6 +6,7 @@ namespace gpupool {
 
 Result<std::optional<RawStream>> Pool::find_stream(const void* pointer) const {
   Impl& impl = *impl_;
+  if (impl.is_forked()) return Error::not_supported;
   internal::MutexLock lock(impl.mu_);
   const Impl::Target target = impl.find_target(pointer);
   if (!target.exists() || !target.is_start) return Error::invalid_argument;

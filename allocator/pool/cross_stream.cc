@@ -80,6 +80,8 @@ bool CrossStream::wait_for(Ticket ticket, const StreamState& stream) {
   {
     MutexLock lock(mu_);
     if (streams_.is_after(stream.index(), ticket)) return true;
+    // A wait would go into the capture that another thread may have begun.
+    if (streams_.is_left_alone(stream)) return false;
     events = &streams_.events_of(ticket.stream);
     if (!streams_.is_recorded(ticket)) {
       end = streams_.begin_close(ticket.stream);

@@ -247,9 +247,16 @@ void Pool::Impl::report_misuse(const MisuseReport& report) {
 }
 
 internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* capture) {
+  internal::StreamState* left_alone = nullptr;
+  // Where another thread may begin a capture, it is who the handle named last, too.
+  if (private_pools_.is_in_use()) {
+    MutexLock lock(mu_);
+    left_alone = streams_.find_left_alone(raw);
+  }
   const auto state_now = driver_.backend().capture_state(raw);
   const CaptureState captured = state_now.ok() ? state_now.value() : CaptureState::none;
   if (capture != nullptr) *capture = captured;
+  if (left_alone != nullptr) return left_alone;
   internal::ThreadRecord* const record = own_record();
   // In a capture it cannot be asked who it is: it is who the handle named last.
   if (captured != CaptureState::none) {

@@ -125,7 +125,7 @@ FailureReport Pool::Impl::report_of(const AllocationRequest& request, MissReason
   report.fallback_bytes = bytes.fallback_bytes;
   report.largest_free_block_bytes = bytes.largest_free_block_bytes;
   report.largest_satisfiable_bytes = largest_satisfiable(exchanges_pages());
-  report.limit_bytes = limit_bytes_;
+  report.limit_bytes = limit_bytes_.get();
   report.limit_in_force_bytes = bytes.limit_in_force_bytes;
   report.device_free_bytes = counted_.device_free_bytes;
   report.device_total_bytes = counted_.device_total_bytes;

@@ -31,7 +31,7 @@ bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply&
     find_empty(round.log);
     return true;
   }
-  std::uint64_t bound = limit_bytes_;
+  std::uint64_t bound = limit_bytes_.get();
   std::uint64_t held = 0;
   std::optional<std::uint64_t> pages;
   {
@@ -63,11 +63,12 @@ bool Pool::Impl::climb(const Shape& shape, StreamIndex stream, const PageSupply&
 bool Pool::Impl::make_room(std::uint64_t bytes, LadderLog& log) {
   {
     MutexLock lock(mu_);
-    if (held_bytes() + bytes <= limit_bytes_) return true;
-    if (bytes > limit_bytes_) return false;
+    if (held_bytes() + bytes <= limit_bytes_.get()) return true;
+    if (bytes > limit_bytes_.get()) return false;
   }
   find_empty(log);
-  return exchange(bytes, limit_bytes_, options_.reserve_bytes, TrimReason::out_of_memory, log);
+  return exchange(bytes, limit_bytes_.get(), options_.reserve_bytes, TrimReason::out_of_memory,
+                  log);
 }
 
 void Pool::Impl::find_empty(LadderLog& log) {
@@ -114,8 +115,8 @@ std::uint64_t Pool::Impl::missing_reserve_pages(std::uint64_t keep) const {
   const std::uint64_t arena = arena_->held_bytes() - arena_->stuck_bytes() - leaving;
   const std::uint64_t missing = options_.reserve_bytes - std::min(options_.reserve_bytes, arena);
   const std::uint64_t free = counted_.device_free_bytes;
-  const std::uint64_t there =
-      std::min(free - std::min(free, keep), limit_bytes_ - std::min(limit_bytes_, held_bytes()));
+  const std::uint64_t there = std::min(
+      free - std::min(free, keep), limit_bytes_.get() - std::min(limit_bytes_.get(), held_bytes()));
   return missing <= there ? missing / kPageBytes : 0;
 }
 

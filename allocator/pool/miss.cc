@@ -46,7 +46,7 @@ GPUPOOL_INLINE internal::RunId Pool::Impl::take_run_shared(internal::ThreadCache
 GPUPOOL_COLD Result<void*> Pool::Impl::miss_run(std::size_t bytes, internal::StreamState* stream) {
   const internal::HotSlot& hot = internal::hot_slot;
   internal::ThreadCache& cache = *hot.cache;
-  if (bytes == 0 || bytes > limit_bytes_ || cache.claim.is_shut()) {
+  if (bytes == 0 || bytes > limit_bytes_.get() || cache.claim.is_shut()) {
     return allocate_plain_cold(bytes, stream);
   }
   const auto units =

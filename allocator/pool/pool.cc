@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "gpupool/process.h"
 #include "gpupool/size_text.h"
+#include "pool/closed_pool.h"
 #include "pool/option_faults.h"
 #include "pool/own_allocation.h"
 #include "pool/pool_impl.h"
@@ -39,10 +39,18 @@ std::uint64_t reserve_from(std::uint64_t asked_bytes, std::uint64_t limit_bytes)
   return std::min(rounded, internal::round_down(limit_bytes, kPageBytes));
 }
 
+/// A limit is raised to no more, so that the tables of a pool that begins with as much stay small.
+constexpr std::uint64_t kMostRaisedBytes = std::uint64_t{1} << 40;
+
 /// A number that no other pool of the process has or had.
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::uint64_t unix_now_ns() {
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
 }
 
 Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
@@ -60,8 +68,18 @@ Result<void, Status> find_trim_fault(const TrimOptions& trim) {
   return {};
 }
 
-Status closed() {
-  return {Error::not_supported, "the pool is of the process that this one was forked from"};
+Result<void, Status> find_runtime_fault(const RuntimeOptions& options) {
+  if (!(options.slack >= 0.0 && options.slack <= 1.0)) {
+    return invalid("slack: a fraction from 0 to 1");
+  }
+  const double ratio = options.thresholds.fragmentation_ratio;
+  if (!(ratio >= 0.0 && ratio <= 1.0)) {
+    return invalid("thresholds.fragmentation_ratio: from 0 to 1");
+  }
+  if (options.out_of_memory.wait_ns > kMaxOutOfMemoryWaitNs) {
+    return invalid("out_of_memory.wait_ns: up to an hour");
+  }
+  return find_trim_fault(options.trim);
 }
 
 /// Left as it is until the process ends, and known to leak checkers.
@@ -79,20 +97,6 @@ void abandon(void* impl) {
 }  // namespace
 
 // The beginning.
-
-Result<void, Status> Pool::Impl::find_fault(const RuntimeOptions& options) {
-  if (!(options.slack >= 0.0 && options.slack <= 1.0)) {
-    return invalid("slack: a fraction from 0 to 1");
-  }
-  const double ratio = options.thresholds.fragmentation_ratio;
-  if (!(ratio >= 0.0 && ratio <= 1.0)) {
-    return invalid("thresholds.fragmentation_ratio: from 0 to 1");
-  }
-  if (options.out_of_memory.wait_ns > kMaxOutOfMemoryWaitNs) {
-    return invalid("out_of_memory.wait_ns: up to an hour");
-  }
-  return find_trim_fault(options.trim);
-}
 
 Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
   if (!is_label(options.name)) return invalid("name: 1 to 64 of A-Z a-z 0-9 _ . -");
@@ -113,7 +117,7 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
       !fault.ok()) {
     return fault;
   }
-  return find_fault(options.runtime);
+  return find_runtime_fault(options.runtime);
 }
 
 internal::PoolState::PoolState(Backend& backend, PoolOptions options)
@@ -133,34 +137,6 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
 Pool::Impl::Impl(Backend& backend, PoolOptions options)
     : CrossStream(backend, std::move(options)) {}
 
-Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity) const {
-  const auto memory = driver_.backend().memory_info();
-  if (!memory.ok()) {
-    return Status{Error::backend_failure, "the device does not say how much memory it has"};
-  }
-  if (const auto* bytes = std::get_if<std::uint64_t>(&capacity)) {
-    if (*bytes < kMinCapacityBytes) {
-      return invalid("capacity: " + format_size(*bytes) + " is less than one page, " +
-                     format_size(kMinCapacityBytes));
-    }
-    const std::uint64_t total = memory.value().total_bytes;
-    if (*bytes > total) {
-      return invalid("capacity: " + format_size(*bytes) + " is more than the device has, " +
-                     format_size(total));
-    }
-    return *bytes;
-  }
-  const double fraction = std::get<double>(capacity);
-  if (!(fraction > 0.0 && fraction <= 1.0)) {
-    return invalid("capacity: a fraction above 0 and up to 1, or bytes");
-  }
-  const auto bytes = static_cast<std::uint64_t>(
-      std::floor(static_cast<double>(memory.value().free_bytes) * fraction));
-  const std::uint64_t limit = internal::round_down(bytes, kPageBytes);
-  if (limit == 0) return invalid("capacity: less than one page, 2MiB, of what the device has free");
-  return limit;
-}
-
 Result<void, Status> Pool::Impl::start() {
   if (auto fault = find_fault(options_); !fault.ok()) return fault;
   Backend& backend = driver_.backend();
@@ -171,46 +147,47 @@ Result<void, Status> Pool::Impl::start() {
   driver_.set_peers(options_.peers);
   driver_.set_notes(guards_.notes());
   watch_process();
-  const auto limit = limit_from(options_.capacity);
+  const auto limit = limit_from(options_.capacity, 0);
   if (!limit.ok()) return limit.error();
-  limit_bytes_ = limit.value();
-  options_.reserve_bytes = reserve_from(options_.reserve_bytes, limit_bytes_);
-  if (options_.reserve_bytes > limit_bytes_) {
+  const std::uint64_t limit_bytes = limit.value();
+  options_.reserve_bytes = reserve_from(options_.reserve_bytes, limit_bytes);
+  if (options_.reserve_bytes > limit_bytes) {
     return invalid("reserve: " + format_size(options_.reserve_bytes) +
-                   " is more than the capacity, " + format_size(limit_bytes_));
+                   " is more than the capacity, " + format_size(limit_bytes));
   }
-  auto arena = options_.backing == Backing::vmm ? make_vmm_arena(driver_, limit_bytes_)
-                                                : make_segment_arena(driver_, limit_bytes_);
+  auto arena = options_.backing == Backing::vmm ? make_vmm_arena(driver_, limit_bytes)
+                                                : make_segment_arena(driver_, limit_bytes);
   if (!arena.ok()) {
-    return Status{arena.error(), std::string("the range of addresses for ") +
-                                     format_size(limit_bytes_) + " cannot be reserved"};
+    return Status{arena.error(),
+                  "the addresses for " + format_size(limit_bytes) + " cannot be reserved"};
   }
+  limit_bytes_.set(limit_bytes);
   arena_ = std::move(arena).value();
   addresses_ = &arena_->addresses();
   planner_.emplace(*arena_, tiers_.runs());
   range_base_ = addresses_->range_base();
   range_granules_ = addresses_->range_units() * internal::kGranulesPerUnit;
+  MutexLock growth(growth_mu_);
+  refresh_device_memory();
   {
     MutexLock lock(mu_);
+    const std::uint64_t most = std::min(arena_->most_held_bytes(), kMostRaisedBytes);
+    most_capacity_bytes_ = std::max(limit_bytes, std::min(most, counted_.device_total_bytes));
     if (!tiers_.reserve(arena_->addresses(), arena_->page_capacity() * internal::kUnitsPerPage,
-                        limit_bytes_ / internal::kUnitBytes + internal::kUnitsPerPage, *arena_)) {
+                        most_capacity_bytes_ / internal::kUnitBytes + internal::kUnitsPerPage,
+                        *arena_) ||
+        !caches_.reserve()) {
       return Status{Error::out_of_memory, "no host address space for the pool's tables"};
     }
     recycler_.emplace(*arena_, tiers_.runs());
     streams_.keep_apart(options_.runtime.policy == CrossStreamPolicy::never);
     tiers_.runs().track_pages(tracks_pages());
-    if (!caches_.reserve()) {
-      return Status{Error::out_of_memory, "no host address space for the threads' caches"};
-    }
     orphan_ = caches_.open_record();
     aging_start_ns_ = start_time_ns_;
     restart_aging();
-    start_unix_ns_ = static_cast<std::uint64_t>(
-        std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
+    start_unix_ns_ = unix_now_ns();
   }
   is_started_ = true;
-  MutexLock growth(growth_mu_);
-  refresh_device_memory();
   if (options_.reserve_bytes > 0) {
     const internal::PageSpan pages{0, options_.reserve_bytes / kPageBytes};
     internal::PageSupply supply;
@@ -253,6 +230,7 @@ void Pool::Impl::shut_down() {
     }
     if (leak.has_value()) streams_.open_all();
     private_pools_.release_all();
+    streams_.holds().clear();
   }
   wait_for_all_work();
   finish_releases();
@@ -386,15 +364,19 @@ std::uint64_t Pool::trim(std::uint64_t target_held_bytes, TrimReason reason) {
   return impl_->is_closed() ? 0 : impl_->trim(target_held_bytes, reason);
 }
 Result<void, Status> Pool::reconfigure(const RuntimeOptions& options) {
-  if (impl_->is_forked()) return closed();
+  if (impl_->is_forked()) return internal::closed_pool(true);
   return impl_->reconfigure(options);
 }
+Result<void, Status> Pool::set_capacity(CapacityLimit capacity) {
+  if (impl_->is_closed()) return internal::closed_pool(impl_->is_forked());
+  return impl_->set_capacity(capacity);
+}
 Result<void, Status> Pool::record(const std::string& path, RecordOptions options) {
-  if (impl_->is_forked()) return closed();
+  if (impl_->is_forked()) return internal::closed_pool(true);
   return impl_->start_recording(path, options);
 }
 Result<RecordReport, Status> Pool::stop_recording() {
-  if (impl_->is_forked()) return closed();
+  if (impl_->is_forked()) return internal::closed_pool(true);
   return impl_->stop_recording();
 }
 MaintainReport Pool::maintain(std::chrono::nanoseconds budget) {

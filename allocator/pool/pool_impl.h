@@ -51,6 +51,7 @@ class Pool::Impl : private internal::CrossStream {
 
   std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason);
   Result<void, Status> reconfigure(const RuntimeOptions& options);
+  Result<void, Status> set_capacity(const CapacityLimit& capacity);
   MaintainReport maintain(std::chrono::nanoseconds budget);
   Result<void, Status> start_recording(const std::string& path, const RecordOptions& options);
   Result<RecordReport, Status> stop_recording();
@@ -223,8 +224,7 @@ class Pool::Impl : private internal::CrossStream {
   std::uint32_t take_small_quickly(ThreadCache& cache, std::uint32_t bin);
   std::uint32_t take_handed_over_small(ThreadCache& cache, std::uint32_t bin) GPUPOOL_REQUIRES(mu_);
 
-  // draining.cc
-  // Each flush gives blocks to the shared tiers and returns their bytes.
+  // draining.cc: each flush gives blocks to the shared tiers and returns their bytes
   std::uint64_t flush(internal::Chain chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   std::uint64_t flush(const internal::RunChain& chain, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
   /// Out of the cache unused, for somebody or something else.
@@ -426,8 +426,8 @@ class Pool::Impl : private internal::CrossStream {
   // trimming.cc
   std::uint64_t retry_stuck() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
   std::uint64_t trim_idle(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  /// For whoever else is on the device, as far as TrimOptions says: what is missing there, and as
-  /// much of it as there is, until `end_ns`.
+  /// For whoever else is on the device, as far as TrimOptions and the limit say: what is missing
+  /// there, and as much of it as there is, until `end_ns`.
   std::uint64_t missing_for_others() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t trim_for_others(std::uint64_t end_ns) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
@@ -462,10 +462,9 @@ class Pool::Impl : private internal::CrossStream {
                                          RawStream raw) GPUPOOL_REQUIRES(mu_);
   internal::GuardedBlock guarded(const Target& target) GPUPOOL_REQUIRES(mu_);
 
-  // pool.cc
-  static Result<void, Status> find_fault(const RuntimeOptions& options);
+  // pool.cc, capacity.cc
   static Result<void, Status> find_fault(const PoolOptions& options);
-  Result<std::uint64_t, Status> limit_from(const CapacityLimit& capacity) const;
+  Result<std::uint64_t, Status> limit_from(const CapacityLimit& capacity, std::uint64_t held) const;
 
   // report.cc
   /// What would_fit() says for a stream, kAnybody for one that is not known.
@@ -477,6 +476,7 @@ class Pool::Impl : private internal::CrossStream {
     return arena_->held_bytes() + fallbacks_.bytes();
   }
   std::uint64_t limit_in_force() const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t bytes_over_limit() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t pending_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t free_bytes() const GPUPOOL_REQUIRES(mu_);
   internal::PrivatePools::Bytes private_bytes() const GPUPOOL_REQUIRES(mu_);

@@ -33,6 +33,7 @@
 #include "backend/driver.h"
 #include "base/hot_slot.h"
 #include "base/mutex.h"
+#include "base/relaxed.h"
 #include "cache/depot.h"
 #include "cache/thread_caches.h"
 #include "gpupool/pool.h"
@@ -134,7 +135,10 @@ class PoolState {
   std::unique_ptr<Arena> arena_;
   std::optional<GrowthPlanner> planner_;
   std::optional<Recycler> recycler_ GPUPOOL_GUARDED_BY(mu_);
-  std::uint64_t limit_bytes_ = 0;
+  Relaxed<std::uint64_t> limit_bytes_;     // written under growth_mu_ and mu_
+  std::uint64_t most_capacity_bytes_ = 0;  // that there are addresses and tables for
+  // When the limit was last set; more than that, where it is less, nothing adds to.
+  std::uint64_t held_when_limited_ GPUPOOL_GUARDED_BY(mu_) = 0;
   IdlePages idle_pages_ GPUPOOL_GUARDED_BY(mu_);
   bool owes_others_ GPUPOOL_GUARDED_BY(mu_) = false;  // what was missing at the last reading
   GrowthForecast forecast_ GPUPOOL_GUARDED_BY(mu_);

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/thread_serial.h"
+#include "pool/closed_pool.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
@@ -42,10 +44,11 @@ Placement PrivateServing::place(const StreamState* stream, std::optional<Capture
   Backend& backend = driver_.backend();
   const bool is_by_reference = !capture.has_value();
   if (is_by_reference) {
+    const bool is_left_alone = is_left_to_another(*stream);
     const auto state = backend.capture_state(stream->raw());
     capture = state.ok() ? state.value() : CaptureState::none;
-    // In a capture it cannot be asked who it is.
-    if (capture == CaptureState::none) {
+    // In a capture it cannot be asked who it is, nor where another thread may begin one.
+    if (capture == CaptureState::none && !is_left_alone) {
       const auto id = backend.stream_id(stream->raw());
       const bool is_same = id.ok() && id.value() == stream->id();
       // Where it is not verified, what the driver does not tell is as the owner says; and by the
@@ -80,6 +83,12 @@ Placement PrivateServing::place_free(const StreamState* stream, bool is_by_handl
   return place(stream, state.ok() ? state.value() : CaptureState::none, {});
 }
 
+bool PrivateServing::is_left_to_another(const StreamState& stream) {
+  if (!private_pools_.is_in_use()) return false;
+  MutexLock lock(mu_);
+  return streams_.is_left_alone(stream);
+}
+
 void PrivateServing::find_route(const StreamState& stream, Placement& placement) {
   if (!private_pools_.is_in_use()) return;
   std::shared_ptr<const Routes> routes;
@@ -101,6 +110,7 @@ void PrivateServing::find_route(const StreamState& stream, Placement& placement)
 
 StreamState* PrivateServing::serving_stream(const Placement& placement, StreamState* stream) {
   if (!placement.is_private()) return stream;
+  streams_.holds().note_served(placement.pool, stream->index());
   if (StreamState* const known = private_pools_.find(placement, stream->id())) return known;
   StreamState* const pseudo = streams_.adopt_pseudo(*stream);
   if (pseudo == nullptr) return nullptr;
@@ -177,27 +187,36 @@ std::uint64_t PrivateServing::finish_releases() {
 
 Result<void, Status> Pool::begin_allocate_to_pool(CapturePoolId id,
                                                   std::function<bool(RawStream)> takes) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (auto fault = find_fault("begin_allocate_to_pool", id); !fault.ok()) return fault;
   if (!takes) return invalid("begin_allocate_to_pool: there is no function that takes streams");
   const auto function = std::make_shared<const std::function<bool(RawStream)>>(std::move(takes));
   // Last to let go of a function that is replaced, which may be the program's code, without a lock.
   std::shared_ptr<const internal::Routes> before;
+  // No thread waits for the device, nor is any about to record into a stream of which it has asked
+  // whether it is captured: from here on that may begin.
+  MutexLock turn(impl_->release_mu_);
+  MutexLock events(impl_->events_mu_);
   MutexLock lock(impl_->mu_);
   before = impl_->private_pools_.routes();
   impl_->private_pools_.begin(id, function);
+  impl_->streams_.holds().begin(id, internal::thread_serial());
   return {};
 }
 
 Result<void, Status> Pool::end_allocate_to_pool(CapturePoolId id) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (auto fault = find_fault("end_allocate_to_pool", id); !fault.ok()) return fault;
   std::shared_ptr<const internal::Routes> before;
   MutexLock lock(impl_->mu_);
   before = impl_->private_pools_.routes();
   impl_->private_pools_.end(id);
+  impl_->streams_.holds().end(id);
   return {};
 }
 
 Result<void, Status> Pool::release_pool(CapturePoolId id) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (id == CapturePoolId{}) return invalid("release_pool: {0, 0} names no private pool");
   MutexLock lock(impl_->mu_);
   impl_->private_pools_.release(id);
@@ -205,21 +224,27 @@ Result<void, Status> Pool::release_pool(CapturePoolId id) {
 }
 
 Result<void, Status> Pool::begin_capture(StreamRef stream, CapturePoolId id) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   if (auto fault = find_fault("begin_capture", id); !fault.ok()) return fault;
+  MutexLock turn(impl_->release_mu_);
+  MutexLock events(impl_->events_mu_);
   MutexLock lock(impl_->mu_);
   if (!impl_->streams_.is_known(stream.state())) {
     return invalid("begin_capture: the pool does not know the stream");
   }
   impl_->private_pools_.announce(*stream.state(), id);
+  impl_->streams_.holds().announce(stream.state()->index(), internal::thread_serial());
   return {};
 }
 
 Result<void, Status> Pool::end_capture(StreamRef stream) {
+  if (impl_->is_forked()) return internal::closed_pool(true);
   MutexLock lock(impl_->mu_);
   if (!impl_->streams_.is_known(stream.state())) {
     return invalid("end_capture: the pool does not know the stream");
   }
   impl_->private_pools_.withdraw(*stream.state());
+  impl_->streams_.holds().withdraw(stream.state()->index());
   return {};
 }
 

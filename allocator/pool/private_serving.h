@@ -48,6 +48,8 @@ class PrivateServing : protected PoolState {
   std::uint64_t finish_releases() GPUPOOL_EXCLUDES(release_mu_, growth_mu_, mu_);
 
  private:
+  /// Whether another thread may capture the stream, or be about to.
+  bool is_left_to_another(const StreamState& stream) GPUPOOL_EXCLUDES(mu_);
   void find_route(const StreamState& stream, Placement& placement) GPUPOOL_EXCLUDES(mu_);
 };
 

@@ -34,8 +34,8 @@ Result<void, Status> Pool::Impl::start_recording(const std::string& path,
                     path + ": the pool already records to " + recorder_->path()};
     }
   }
-  auto opened =
-      internal::Recorder::open(path, options, {options_.name, device().name, limit_bytes_}, clock_);
+  auto opened = internal::Recorder::open(
+      path, options, {options_.name, device().name, limit_bytes_.get()}, clock_);
   if (!opened.ok()) return opened.error();
   {
     MutexLock lock(mu_);

@@ -46,7 +46,7 @@ bool Pool::Impl::tracks_pages() const {
 std::uint64_t Pool::Impl::arena_limit_pages() const {
   // Fallbacks, overhead and what is stuck off the line are held, too.
   const std::uint64_t others = held_bytes() - arena_->backed_pages() * kPageBytes;
-  return (limit_bytes_ - std::min(limit_bytes_, others)) / kPageBytes;
+  return (limit_bytes_.get() - std::min(limit_bytes_.get(), others)) / kPageBytes;
 }
 
 bool Pool::Impl::can_grow(const Shape& shape, StreamIndex stream) const {
@@ -129,7 +129,7 @@ Result<void> Pool::Impl::back_pages(PageSupply& supply) {
   bool are_many_stale = false;
   {
     MutexLock lock(mu_);
-    budget = limit_bytes_ - std::min(limit_bytes_, held_bytes());
+    budget = limit_bytes_.get() - std::min(limit_bytes_.get(), held_bytes());
     are_many_stale = arena_->stale_pages() + supply.moved_pages > kMaxStalePages;
   }
   if (are_many_stale) unmap_stale(kUnlimited, 2 * supply.moved_pages);

@@ -15,7 +15,11 @@ using internal::kUnitsPerPage;
 using internal::MutexLock;
 
 std::uint64_t Pool::Impl::limit_in_force() const {
-  return std::min(limit_bytes_, held_bytes() + counted_.device_free_bytes);
+  return std::min(limit_bytes_.get(), held_bytes() + counted_.device_free_bytes);
+}
+
+std::uint64_t Pool::Impl::bytes_over_limit() const {
+  return held_bytes() - std::min(held_bytes(), limit_bytes_.get());
 }
 
 std::uint64_t Pool::Impl::pending_bytes() const {
@@ -94,7 +98,7 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   stats.fallback_bytes = fallbacks_.bytes();
   stats.pinned_bytes = private_bytes().pinned;
   stats.mapped_free_bytes = stats.free_bytes - arena_->stuck_bytes() - leaving_bytes_;
-  stats.limit_bytes = limit_bytes_;
+  stats.limit_bytes = limit_bytes_.get();
   stats.limit_in_force_bytes = limit_in_force();
   stats.reserve_bytes = options_.reserve_bytes;
   stats.address_range_bytes = arena_->reserved_pages() * kPageBytes;
@@ -410,7 +414,7 @@ void Pool::Impl::check_invariants() const {
   GPUPOOL_CHECK(depot_small_bytes == depot_small_bytes_.load(std::memory_order_relaxed));
   GPUPOOL_CHECK(depot_run_quota == depot_run_quota_.load(std::memory_order_relaxed));
   GPUPOOL_CHECK(depot_run_quota <= options_.cache_large_bytes / 2);
-  GPUPOOL_CHECK(stats.held_bytes <= stats.limit_bytes);
+  GPUPOOL_CHECK(stats.held_bytes <= std::max(stats.limit_bytes, held_when_limited_));
 }
 
 void Pool::Impl::emit(SlowPathEvent event) const {

@@ -66,7 +66,8 @@ std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reaso
   {
     MutexLock lock(mu_);
     before += held_bytes();
-    leaving = detach_empty(target_held_bytes, options_.reserve_bytes, true);
+    leaving =
+        detach_empty(std::min(target_held_bytes, limit_bytes_.get()), options_.reserve_bytes, true);
   }
   give_back_pages(leaving, reason);
   retry_stuck();
@@ -140,7 +141,8 @@ std::uint64_t Pool::Impl::trim_idle(std::uint64_t end_ns) {
 
 std::uint64_t Pool::Impl::missing_for_others() const {
   const std::uint64_t keep = options_.runtime.trim.keep_device_free_bytes;
-  return keep - std::min(keep, counted_.device_free_bytes);
+  const std::uint64_t missing = keep - std::min(keep, counted_.device_free_bytes);
+  return std::max(missing, bytes_over_limit());
 }
 
 std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
@@ -151,14 +153,16 @@ std::uint64_t Pool::Impl::trim_for_others(std::uint64_t end_ns) {
   }
   while (driver_.now_ns() < end_ns) {
     std::vector<RunId> leaving;
+    auto reason = TrimReason::pressure;
     {
       MutexLock lock(mu_);
+      if (bytes_over_limit() > 0) reason = TrimReason::api;
       const std::uint64_t owed = internal::divide_up(missing_for_others(), kPageBytes);
       const std::uint64_t due = std::min({owed, spare_pages(), kTrimPages});
       if (owes_others_)
         leaving = detach_some(due, [](std::uint64_t, std::uint64_t) { return true; });
     }
-    const std::uint64_t bytes = give_back_pages(leaving, TrimReason::pressure);
+    const std::uint64_t bytes = give_back_pages(leaving, reason);
     released += bytes;
     if (bytes > 0) continue;
     // Until the device's memory is read again: who has nothing to give need not look for it.

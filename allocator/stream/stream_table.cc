@@ -105,7 +105,9 @@ void StreamTable::complete_pseudo(StreamState* state) {
 }
 
 std::optional<EpochEnd> StreamTable::release(StreamState* state) {
-  const std::optional<EpochEnd> last = begin_close(state->index_);
+  // Whoever ends a stream has it for himself, and nobody can record for it later.
+  const std::optional<EpochEnd> last = end_open(state->index_);
+  holds_.forget(state->index_);
   state->released_.store(true, std::memory_order_release);
   Slot& slot = *slots_[state->index_];
   slot.state = nullptr;
@@ -194,7 +196,18 @@ bool StreamTable::needs_event(StreamIndex stream) const noexcept {
   return slot.open_first_use != 0 || slot.recorded + 1 < slot.open;
 }
 
-std::optional<EpochEnd> StreamTable::begin_close(StreamIndex stream) {
+bool StreamTable::is_left_alone(const StreamState& state) const noexcept {
+  // By the handle of a thread's own stream nobody captures another's.
+  return state.raw_ != per_thread_stream() && holds_.is_held(state.index_, thread_serial());
+}
+
+StreamState* StreamTable::find_left_alone(RawStream raw) const noexcept {
+  const auto id = id_by_raw_.find(raw);
+  StreamState* const state = id != id_by_raw_.end() ? find(id->second) : nullptr;
+  return state != nullptr && is_left_alone(*state) ? state : nullptr;
+}
+
+std::optional<EpochEnd> StreamTable::end_open(StreamIndex stream) {
   Slot& slot = *slots_[stream];
   slot.own_frees = 0;
   if (!slot.can_record || slot.state == nullptr) return std::nullopt;

@@ -19,7 +19,8 @@
 // Rules kept here:
 //   - only its own thread closes an epoch of a per-thread default stream, since an event that
 //     another thread records for it goes to the wrong stream;
-//   - nothing is recorded for a stream that was released or disowned;
+//   - nothing is recorded for a stream that was released or disowned, nor for one that is left to
+//     another thread (stream_holds.h), whose epoch stays open;
 //   - nothing is recorded for a pseudo-stream, see the note;
 //   - an index is used again only when everything of the old stream is complete.
 //
@@ -56,6 +57,7 @@
 #include "base/fixed_ring.h"
 #include "gpupool/stream.h"
 #include "stream/epoch_events.h"
+#include "stream/stream_holds.h"
 #include "stream/ticket.h"
 
 namespace gpupool::internal {
@@ -178,6 +180,12 @@ class StreamTable {
   /// Whether the calling thread may give the stream something by its handle.
   bool is_own_handle(const StreamState& state) const noexcept;
 
+  StreamHolds& holds() noexcept { return holds_; }
+  /// Whether the calling thread neither asks for the stream's identity nor records for it.
+  bool is_left_alone(const StreamState& state) const noexcept;
+  /// The stream that the handle named when it was last asked, where that is left alone.
+  StreamState* find_left_alone(RawStream raw) const noexcept;
+
   /// The number of this moment, for a fence.
   std::uint64_t make_fence() noexcept { return sequence_++; }
   bool is_fence_complete(const Fence& fence) const noexcept;
@@ -189,7 +197,11 @@ class StreamTable {
   bool needs_event(StreamIndex stream) const noexcept;
   /// Ends the open epoch where something was freed in it. What is to be recorded; nothing where
   /// all is covered, or nothing may be recorded.
-  std::optional<EpochEnd> begin_close(StreamIndex stream);
+  std::optional<EpochEnd> begin_close(StreamIndex stream) {
+    const StreamState* const state = slots_[stream]->state;
+    if (state != nullptr && is_left_alone(*state)) return std::nullopt;
+    return end_open(stream);
+  }
   /// The same for all streams, added to `ends`.
   void begin_close_all(std::vector<EpochEnd>& ends);
   void end_close(const EpochEnd& end);
@@ -265,6 +277,8 @@ class StreamTable {
     InFlightEvents events;
   };
 
+  /// begin_close() of whoever the stream is.
+  std::optional<EpochEnd> end_open(StreamIndex stream);
   /// A slot that is not in use, or a new one; nothing where there are kMaxStreams.
   std::optional<StreamIndex> find_slot();
   std::unique_ptr<StreamState> make_state(StreamIndex index, RawStream raw, std::uint64_t id);
@@ -285,6 +299,7 @@ class StreamTable {
   std::unordered_map<RawStream, std::uint64_t> id_by_raw_;
   std::vector<std::unique_ptr<StreamState>> pseudo_;
   std::deque<std::unique_ptr<StreamState>> released_;
+  StreamHolds holds_;
   /// The driver counts from below.
   static constexpr std::uint64_t kFirstMadeUpId = std::uint64_t{1} << 63;
   std::uint64_t made_up_ids_ = 0;

@@ -223,7 +223,7 @@ static void test_tags(gpupool_pool* pool) {
 
 static void test_failure(gpupool_pool* pool) {
   char text[16];
-  char whole[2048];
+  char whole[8192];
   void* block = NULL;
   gpupool_failure failure;
   EXPECT(gpupool_allocate(pool, 4096 * MIB, NULL, &block) == GPUPOOL_LIMIT_EXCEEDED);
@@ -237,8 +237,9 @@ static void test_failure(gpupool_pool* pool) {
   EXPECT(strlen(text) == sizeof text - 1 && strncmp(text, whole, sizeof text - 1) == 0);
   EXPECT(gpupool_failure_text(pool, NULL, 0) == strlen(whole));
   EXPECT(gpupool_failure_json(pool, whole, sizeof whole) == strlen(whole));
-  EXPECT(strncmp(whole, "{\"happened\": true, \"error\": \"limit_exceeded\", ", 46) == 0);
-  EXPECT(strstr(whole, ", \"requested_bytes\": 4294967296, ") != NULL);
+  EXPECT(strncmp(whole, "{\"happened\":true,\"error\":\"limit_exceeded\",", 42) == 0);
+  EXPECT(strstr(whole, ",\"requested_bytes\":4294967296,") != NULL);
+  EXPECT(strstr(whole, ",\"last_misses\":[") != NULL && strstr(whole, ",\"rungs\":{") != NULL);
   EXPECT(whole[strlen(whole) - 1] == '}');
   EXPECT(gpupool_allocate(pool, (size_t)-1, NULL, &block) != GPUPOOL_OK && block == NULL);
   EXPECT(strcmp(gpupool_status_name(GPUPOOL_LIMIT_EXCEEDED), "limit_exceeded") == 0);
@@ -299,6 +300,13 @@ static void test_reports(gpupool_pool* pool) {
   EXPECT(stats_of(pool).peak_requested_bytes == 0);
   EXPECT(gpupool_trim(pool, 0) > 0);
   EXPECT(stats_of(pool).held_bytes == 0);
+  EXPECT(gpupool_set_capacity(pool, 128 * MIB, 0) == GPUPOOL_OK);
+  EXPECT(stats_of(pool).limit_bytes == 128 * MIB);
+  EXPECT(gpupool_set_capacity(pool, 0, 1.5) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(strstr(gpupool_last_error(), "a fraction above 0") != NULL);
+  EXPECT(gpupool_set_capacity(NULL, MIB, 0) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(stats_of(pool).limit_bytes == 128 * MIB);
+  EXPECT(gpupool_set_capacity(pool, 256 * MIB, 0) == GPUPOOL_OK);
 }
 
 static void test_recording(gpupool_pool* pool) {

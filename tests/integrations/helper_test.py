@@ -152,6 +152,8 @@ class HelperTest(unittest.TestCase):
             assert failure["error"] == "limit_exceeded" and failure["reason"] == "size"
             assert failure["requested_bytes"] == 1 << 50
             assert failure["live_requested_bytes"] == MIB
+            assert failure["limit_kind"] == "capacity_fraction" and "grow" in failure["rungs"]
+            assert failure["last_misses"][-1]["bytes"] == MIB
             assert "limit_exceeded" in failure["text"] and "1.00 PiB" in failure["text"]
         """)
 

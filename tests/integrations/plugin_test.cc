@@ -261,16 +261,27 @@ TEST_F(PluginTest, EmptyCacheGivesEmptyMemoryBack) {
   EXPECT_EQ(plugin_.stats(device).held_bytes, 0u);
 }
 
-TEST_F(PluginTest, TheMemoryFractionIsOfTheWholeCardAndMustComeFirst) {
+TEST_F(PluginTest, TheMemoryFractionIsOfTheWholeCardAndMayChange) {
   const int device = fresh_device();
   const auto set =
       plugin_.find<decltype(gpupool_torch_memory_fraction)>("gpupool_torch_memory_fraction");
   set(0.5, device);
   EXPECT_EQ(plugin_.stats(device).limit_bytes, 70 * kGiB);
-  set(0.5, device);
+  void* const block = plugin_.alloc(kGiB, device);
+  set(0.25, device);
+  EXPECT_EQ(plugin_.stats(device).limit_bytes, 35 * kGiB);
+  EXPECT_NE(thrown([&] { plugin_.alloc(36 * kGiB, device); }).find("limit"), std::string::npos);
+  // Also to more than the pool began with, and to less than is held.
   set(1.0, device);
-  EXPECT_NE(thrown([&] { set(0.25, device); }).find("comes too late"), std::string::npos);
-  EXPECT_EQ(plugin_.stats(device).limit_bytes, 70 * kGiB);
+  EXPECT_EQ(plugin_.stats(device).limit_bytes, 140 * kGiB);
+  plugin_.free(plugin_.alloc(100 * kGiB, device), 100 * kGiB, device);
+  set(0.001, device);
+  plugin_.find<decltype(gpupool_torch_reset)>("gpupool_torch_reset")();
+  EXPECT_EQ(plugin_.stats(device).held_bytes, kGiB);
+  EXPECT_NE(thrown([&] { plugin_.alloc(2 * kMiB, device); }).find("limit"), std::string::npos);
+  EXPECT_NE(thrown([&] { set(1e-9, device); }).find("less than one page"), std::string::npos);
+  EXPECT_EQ(plugin_.stats(device).live_requested_bytes, kGiB);
+  plugin_.free(block, kGiB, device);
   EXPECT_NE(thrown([&] { set(0.0, fresh_device()); }).find("memory fraction"), std::string::npos);
   EXPECT_NE(thrown([&] { set(1.5, fresh_device()); }).find("memory fraction"), std::string::npos);
 }

@@ -326,6 +326,12 @@ MUTATIONS = (
     Mutation("caches serve a capture", "pool/allocate.cc",
              "  if (internal::is_captured(capture)) {\n", "  if (capture == CaptureState::implicit) {\n",
              (), "PoolCaptureTest.ACaptureThat*", "streams"),
+    Mutation("others ask and record where a capture may begin", "stream/stream_holds.cc",
+             "    if (hold.thread == thread) return false;\n", "    return false;\n", (),
+             "PoolHoldsTest.*", "streams"),
+    Mutation("a pool is begun while an event is being recorded", "pool/private_serving.cc",
+             "  MutexLock events(impl_->events_mu_);\n  MutexLock lock(impl_->mu_);\n  before = ",
+             "  MutexLock lock(impl_->mu_);\n  before = ", (), "PoolBeginTest.NoEvent*", "streams"),
     Mutation("what is pinned joins what is not", "runs/run_table.h",
              "    return streams_.keeps_apart() || "
              "(streams_.has_pseudo() && tickets.is_pinned(streams_));\n",

@@ -315,11 +315,16 @@ GPUPOOL_API gpupool_status gpupool_get_failure(const gpupool_pool* pool, gpupool
 /* The same for a person: writes at most `capacity` bytes with the end, and returns the length of
  * the whole text. */
 GPUPOOL_API size_t gpupool_failure_text(const gpupool_pool* pool, char* text, size_t capacity);
-/* And for a program: one JSON object; `happened` false where no request has failed. */
+/* And for a program: one JSON object, the exporter's /api/v1/last_failure; `happened` false where
+ * no request has failed. */
 GPUPOOL_API size_t gpupool_failure_json(const gpupool_pool* pool, char* text, size_t capacity);
 
 /* The bytes that went back to the driver. */
 GPUPOOL_API uint64_t gpupool_trim(gpupool_pool* pool, uint64_t target_held_bytes);
+/* The most that the pool may hold from now on: a fraction of what the device has free and the pool
+ * holds, where capacity_bytes is 0. Memory in use stays; see Pool::set_capacity. */
+GPUPOOL_API gpupool_status gpupool_set_capacity(gpupool_pool* pool, uint64_t capacity_bytes,
+                                                double capacity_fraction);
 /* 1 where there is more to do. */
 GPUPOOL_API int gpupool_maintain(gpupool_pool* pool, uint64_t budget_ns);
 GPUPOOL_API uint64_t gpupool_drain(gpupool_pool* pool);

@@ -67,7 +67,7 @@ enum class OnMisuse : std::uint8_t {
 };
 
 /// An upper bound of what a pool holds: bytes, at least a page, or a fraction (0, 1] of the memory
-/// that the device has free when the pool starts, in whole pages.
+/// that the device has free when the pool starts, in whole pages. Pool::set_capacity changes it.
 using CapacityLimit = std::variant<double, std::uint64_t>;
 /// A page; a smaller CapacityLimit is refused.
 inline constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;

@@ -196,8 +196,10 @@ class Pool {
   /// From now on requests on streams for which `takes` gives true are served from the private pool
   /// `id`, made where there is none. Idempotent; of several the one that was begun last counts.
   /// `takes` is called under no lock of ours, on the thread that allocates or frees, and must not
-  /// throw. Meanwhile every call takes the pool's lock. Errors: {0, 0}, kUnannounced, an empty
-  /// function.
+  /// throw. Meanwhile every call takes the pool's lock, and other threads than this one, which is
+  /// to be the one that captures, ask nothing of streams that it may capture, and record nothing
+  /// for them. Waits for a thread that is about to, or that waits for the device for
+  /// release_pool(). Errors: {0, 0}, kUnannounced, an empty function.
   Result<void, Status> begin_allocate_to_pool(CapturePoolId id,
                                               std::function<bool(RawStream)> takes);
   /// Its memory stays; what was served is freed as ever. Idempotent, and valid without a begin.
@@ -209,7 +211,7 @@ class Pool {
   /// at once.
   Result<void, Status> release_pool(CapturePoolId id);
   /// The same for the owner of a StreamRef: announces that a capture of the stream begins, of which
-  /// the pool is not told otherwise, and that it has ended. Both idempotent.
+  /// the pool is not told otherwise, by this thread, and that it has ended. Both idempotent.
   Result<void, Status> begin_capture(StreamRef stream, CapturePoolId id);
   Result<void, Status> end_capture(StreamRef stream);
 
@@ -251,6 +253,13 @@ class Pool {
   std::uint64_t trim(std::uint64_t target_held_bytes, TrimReason reason = TrimReason::api);
   /// Changes what may change while running. On an error nothing has changed.
   Result<void, Status> reconfigure(const RuntimeOptions& options);
+  /// Another limit from now on: bytes, or a fraction of what the device has free and the pool
+  /// holds. More serves requests at once. Less than is held takes nothing from anybody: what is
+  /// empty goes back with the next maintain() or trim(), and requests that would have to grow fail
+  /// until enough has. Refused, and nothing changed: what create() would not take, less than the
+  /// reserve, and more than there are addresses for, which is at least four times what the pool was
+  /// created with. Waits for growth that is under way.
+  Result<void, Status> set_capacity(CapacityLimit capacity);
   /// One step of upkeep: closes epochs, looks for completed work, reads the device's free memory,
   /// and gives back to the shared tiers what caches have not used for two seconds. Stops soon after
   /// `budget` is used up.

@@ -217,7 +217,7 @@ struct StatsV1 {
   std::uint64_t metadata_bytes = 0;     // host memory of the pool's own tables, resident bound
 
   // Limits and the device.
-  std::uint64_t limit_bytes = 0;           // as configured
+  std::uint64_t limit_bytes = 0;           // as set last; what was held then may be more
   std::uint64_t limit_in_force_bytes = 0;  // min(limit, held + device free as last read)
   std::uint64_t reserve_bytes = 0;
   std::uint64_t device_total_bytes = 0;

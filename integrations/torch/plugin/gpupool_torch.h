@@ -54,7 +54,8 @@ GPUPOOL_API void gpupool_torch_free_or_ignore(void* block, std::size_t bytes, in
 GPUPOOL_API void gpupool_torch_init(int device_count);
 /// torch.cuda.empty_cache().
 GPUPOOL_API void gpupool_torch_reset();
-/// torch.cuda.set_per_process_memory_fraction(). Throws where the device has its pool already.
+/// torch.cuda.set_per_process_memory_fraction(), at any time. Throws where it is less than the
+/// configuration's reserve, or than a page.
 GPUPOOL_API void gpupool_torch_memory_fraction(double fraction, int device);
 /// The start and the size of the block; 0 for what is none of ours.
 GPUPOOL_API void* gpupool_torch_base_alloc(void* block, std::size_t* bytes);

@@ -96,18 +96,13 @@ Result<void, Status> Runtime::set_memory_fraction(double fraction, int device) {
                   "gpupool: a memory fraction is above 0 and at most 1, for devices 0 to 63"};
   }
   gpupool_pool* const pool = find(device);
-  if (pool == nullptr) {
-    fractions_[static_cast<std::size_t>(device)] = fraction;
-    return {};
+  if (pool != nullptr) {
+    if (auto limited = limit_to(fraction, device, pool_of(pool)); !limited.ok()) {
+      return Status{limited.error().code, "gpupool: " + limited.error().message};
+    }
   }
-  const StatsV1 stats = pool_of(pool).stats();
-  const auto limit = static_cast<double>(stats.device_total_bytes) * fraction;
-  if (static_cast<double>(stats.limit_bytes) <= limit) return {};
-  return Status{Error::not_supported,
-                "gpupool: set_per_process_memory_fraction comes too late, the pool of device " +
-                    std::to_string(device) +
-                    " has its limit from its first allocation on; call it before, or set"
-                    " pool.capacity in the configuration"};
+  fractions_[static_cast<std::size_t>(device)] = fraction;
+  return {};
 }
 
 Result<gpupool_pool*, Status> Runtime::make(int device) {
@@ -135,11 +130,16 @@ Result<gpupool_pool*, Status> Runtime::make_locked(int device) {
   if (!backend.ok()) return failed(backend.error());
   PoolOptions options = config.pool;
   options.misuse_handler = report_misuse;
-  if (auto limited = limit_by_fraction(options, *backend.value(), device); !limited.ok()) {
-    return failed(limited.error());
-  }
   auto pool = Pool::create(*backend.value(), std::move(options));
   if (!pool.ok()) return failed(pool.error());
+  const auto index = static_cast<std::size_t>(device);
+  configured_[index] = pool.value()->stats().limit_bytes;
+  // Afterwards, so that there are addresses for as much as the fraction may be raised to.
+  if (const double fraction = fractions_[index]; fraction > 0) {
+    if (auto limited = limit_to(fraction, device, *pool.value()); !limited.ok()) {
+      return failed(limited.error());
+    }
+  }
   gpupool_pool* const made = make_c_handle(std::move(backend).value(), std::move(pool).value(),
                                            config.torch.default_stream);
   // After the device was opened, so that at exit ours is called before the driver's own handlers.
@@ -161,22 +161,10 @@ Result<std::unique_ptr<Backend>, Status> Runtime::open_device(int device) const 
   return std::unique_ptr<Backend>(std::make_unique<SimulatedBackend>(std::move(options)));
 }
 
-/// PyTorch's fraction is of the whole card; a tighter capacity of the configuration stays.
-Result<void, Status> Runtime::limit_by_fraction(PoolOptions& options, Backend& backend,
-                                                int device) const {
-  const double fraction = fractions_[static_cast<std::size_t>(device)];
-  if (fraction == 0) return {};
-  const auto memory = backend.memory_info();
-  if (!memory.ok()) return Status{memory.error(), "the device's memory cannot be read"};
-  const auto of_whole =
-      static_cast<std::uint64_t>(static_cast<double>(memory.value().total_bytes) * fraction);
-  const auto* const bytes = std::get_if<std::uint64_t>(&options.capacity);
-  const auto configured =
-      bytes != nullptr ? *bytes
-                       : static_cast<std::uint64_t>(static_cast<double>(memory.value().free_bytes) *
-                                                    std::get<double>(options.capacity));
-  options.capacity = std::min(of_whole, configured);
-  return {};
+Result<void, Status> Runtime::limit_to(double fraction, int device, Pool& pool) const {
+  const auto whole = static_cast<double>(pool.stats().device_total_bytes);
+  const auto of_whole = static_cast<std::uint64_t>(whole * fraction);
+  return pool.set_capacity(std::min(of_whole, configured_[static_cast<std::size_t>(device)]));
 }
 
 void Runtime::watch_process() {

@@ -53,7 +53,7 @@ class Runtime {
 
   /// nullptr: what GPUPOOL_CONFIG names, or the defaults.
   Result<void, Status> configure(const char* path);
-  /// Before the device has its pool; later an error, unless the pool's limit is as low anyhow.
+  /// Of the whole card, from now on; a tighter capacity of the configuration stays.
   Result<void, Status> set_memory_fraction(double fraction, int device);
 
   /// The device's pool, nullptr where none was made yet.
@@ -80,7 +80,7 @@ class Runtime {
   Result<void, Status> configure_locked(const char* path);
   Result<gpupool_pool*, Status> make_locked(int device);
   Result<std::unique_ptr<Backend>, Status> open_device(int device) const;
-  Result<void, Status> limit_by_fraction(PoolOptions& options, Backend& backend, int device) const;
+  Result<void, Status> limit_to(double fraction, int device, Pool& pool) const;
   void watch_process();
   void keep_up();
   void serve_locked(int device, Pool& pool);
@@ -95,7 +95,8 @@ class Runtime {
   mutable std::mutex mutex_;  // guards what follows
   bool is_watching_ = false;
   std::optional<Settings> settings_;
-  std::array<double, kMaxDevices> fractions_{};  // 0: not set
+  std::array<double, kMaxDevices> fractions_{};          // 0: not set
+  std::array<std::uint64_t, kMaxDevices> configured_{};  // the limits without them
   std::array<std::string, kMaxDevices> urls_;
 };
 
