@@ -23,6 +23,7 @@ gpupool_options default_options() {
   options.backing = static_cast<std::uint32_t>(defaults.backing);
   options.recycling = static_cast<std::uint32_t>(defaults.runtime.recycling);
   options.slack = defaults.runtime.slack;
+  options.recycling_wait = defaults.runtime.recycling_wait;
   options.policy = static_cast<std::uint32_t>(defaults.runtime.policy);
   options.on_misuse = static_cast<std::uint32_t>(defaults.on_misuse);
   static const char* const kTags[] = {"weights", "gradients", "activations", "optimizer",
@@ -71,6 +72,7 @@ Result<PoolOptions, Status> pool_options_of(const gpupool_options& options) {
   result.backing = checked(options.backing, Backing::cudamalloc, "backing", problem);
   result.runtime.recycling = checked(options.recycling, Recycling::eager, "recycling", problem);
   result.runtime.slack = options.slack;
+  result.runtime.recycling_wait = options.recycling_wait;
   result.runtime.policy = checked(options.policy, CrossStreamPolicy::wait, "policy", problem);
   result.on_misuse = checked(options.on_misuse, OnMisuse::abort, "on_misuse", problem);
   result.verify_streams = options.verify_streams != 0;

@@ -72,6 +72,9 @@ Result<void, Status> find_runtime_fault(const RuntimeOptions& options) {
   if (!(options.slack >= 0.0 && options.slack <= 1.0)) {
     return invalid("slack: a fraction from 0 to 1");
   }
+  if (!(options.recycling_wait >= 0.0 && options.recycling_wait <= 1.0)) {
+    return invalid("recycling_wait: a fraction from 0 to 1");
+  }
   const double ratio = options.thresholds.fragmentation_ratio;
   if (!(ratio >= 0.0 && ratio <= 1.0)) {
     return invalid("thresholds.fragmentation_ratio: from 0 to 1");

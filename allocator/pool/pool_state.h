@@ -48,6 +48,7 @@
 #include "pool/private_pools.h"
 #include "pool/recycler.h"
 #include "pool/shared_tiers.h"
+#include "pool/wait_budget.h"
 #include "record/recorder.h"
 #include "stream/epoch_events.h"
 #include "stream/stream_table.h"
@@ -139,6 +140,7 @@ class PoolState {
   std::uint64_t most_capacity_bytes_ = 0;  // that there are addresses and tables for
   // When the limit was last set; more than that, where it is less, nothing adds to.
   std::uint64_t held_when_limited_ GPUPOOL_GUARDED_BY(mu_) = 0;
+  WaitBudget move_waits_ GPUPOOL_GUARDED_BY(mu_);
   IdlePages idle_pages_ GPUPOOL_GUARDED_BY(mu_);
   bool owes_others_ GPUPOOL_GUARDED_BY(mu_) = false;  // what was missing at the last reading
   GrowthForecast forecast_ GPUPOOL_GUARDED_BY(mu_);

@@ -70,7 +70,7 @@ PageSupply Recycler::new_pages(const std::vector<PageSpan>& spans,
 
 std::uint64_t Recycler::allowed_pages(const GrowthPlan& plan, const RuntimeOptions& options,
                                       std::uint64_t limit_pages) const {
-  if (options.recycling != Recycling::eager) return limit_pages;
+  if (options.recycling != Recycling::eager || holds_more_) return limit_pages;
   const std::uint64_t occupied =
       std::max(peak_occupied_pages_, occupied_pages() + plan.fresh_pages);
   const auto allowed =

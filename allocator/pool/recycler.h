@@ -56,6 +56,8 @@ class Recycler {
   bool moves_at_once(const RuntimeOptions& options, StreamIndex stream) const noexcept {
     return options.alias_reuse == AliasReuse::same_stream && runs_.may_move_own(stream);
   }
+  /// Under `eager`: whether new pages are held instead of moving empty ones, from now on.
+  void hold_more(bool more) noexcept { holds_more_ = more; }
   /// How many pages may be held in sum to serve the plan, of `limit_pages`.
   std::uint64_t allowed_pages(const GrowthPlan& plan, const RuntimeOptions& options,
                               std::uint64_t limit_pages) const;
@@ -88,6 +90,7 @@ class Recycler {
   RunTable& runs_;
   std::uint64_t peak_occupied_pages_ = 0;
   std::uint64_t recycled_pages_ = 0;
+  bool holds_more_ = false;
 };
 
 }  // namespace gpupool::internal

@@ -95,6 +95,10 @@ PageSupply Pool::Impl::find_pages(const GrowthPlan& plan, const Shape& shape,
 PageSupply Pool::Impl::prepare_pages(const GrowthPlan& plan, const GrowthRound& round,
                                      StreamIndex stream) {
   const std::uint64_t limit = std::min(arena_limit_pages(), round.most_pages);
+  const bool is_used_up = options_.runtime.recycling == Recycling::eager &&
+                          move_waits_.is_used_up(pool_time(), options_.runtime.recycling_wait);
+  recycler_->hold_more(is_used_up);
+  if (is_used_up) ++counted_.recycling_forgone;
   GrowthPlan larger = plan;
   if (!arena_->is_contiguous()) {
     const std::uint64_t allowed = recycler_->allowed_pages(plan, options_.runtime, limit);
@@ -137,7 +141,13 @@ Result<void> Pool::Impl::back_pages(PageSupply& supply) {
   std::vector<internal::Mapping> stuck;
   const auto backed = arena_->back(supply.targets, budget, stuck);
   MutexLock lock(mu_);
-  if (supply.moved_pages > 0) counted_.recycle_ns += driver_.now_ns() - start;
+  if (supply.moved_pages > 0) {
+    const std::uint64_t took = driver_.now_ns() - start;
+    counted_.recycle_ns += took;
+    // Nobody waits for what is moved ahead of need.
+    const bool is_waited_for = supply.occupied_pages > 0;
+    if (is_waited_for) move_waits_.use(pool_time(), took, options_.runtime.recycling_wait);
+  }
   arena_->keep_stuck(stuck);
   if (!stuck.empty()) note_held();
   if (!backed.ok()) call_off(supply);

@@ -167,6 +167,7 @@ StatsV1 Pool::Impl::stats() {
   stats.backing = static_cast<std::uint8_t>(options_.backing);
   stats.alias_reuse = static_cast<std::uint8_t>(options_.runtime.alias_reuse);
   stats.slack = options_.runtime.slack;
+  stats.recycling_wait = options_.runtime.recycling_wait;
   stats.threshold_fragmentation_ratio = options_.runtime.thresholds.fragmentation_ratio;
   stats.threshold_required_block_bytes = options_.runtime.thresholds.required_block_bytes;
   stats.wait_option_ns = options_.runtime.out_of_memory.wait_ns;

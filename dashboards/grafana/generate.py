@@ -192,6 +192,7 @@ def recycling():
               "back: trims. A job that both gets and gives back all the time is trimmed too soon "
               "(pool.trim).", "ops",
               [(rate("gpupool_pages_recycled_total"), "moved"),
+               (rate("gpupool_recycling_forgone_total"), "not moved: waited enough"),
                (rate("gpupool_pages_mapped_total"), "got"),
                (rate("gpupool_pages_unmapped_total"), "given back")], min=0),
         graph("What that costs", "Seconds a second (100 %: one thread, always). Waiting is what "
@@ -229,14 +230,16 @@ def recycling():
               [(f"gpupool_stale_pages{{{POOL}}}", f"pages {ONE}"),
                (f"gpupool_address_ranges{{{POOL}}}", f"ranges {ONE}")], 8, min=0),
         panel("table", "Settings in force", "What each pool in sight does with empty pages now, "
-              "and with how much slack (a share of the most that was ever occupied).", "percentunit",
-              [(f"gpupool_pool_info{{{POOL}}}", ""), (f"gpupool_slack_ratio{{{POOL}}}", "")], 8, 9,
+              "with how much slack (a share of the most that was ever occupied), and for how "
+              "much of the time requests may wait for pages to move.", "percentunit",
+              [(f"gpupool_pool_info{{{POOL}}}", ""), (f"gpupool_slack_ratio{{{POOL}}}", ""),
+               (f"gpupool_recycling_wait_ratio{{{POOL}}}", "")], 8, 9,
               instant=True, table=True, options={"showHeader": True, "cellHeight": "sm"},
               transformations=[{"id": "merge", "options": {}},
                                {"id": "organize", "options": {
                                    "excludeByName": {"Time": True, "Value #A": True,
                                                      "__name__": True, "job": True},
-                                   "renameByName": {"Value #B": "slack"}}}]),
+                                   "renameByName": {"Value #B": "slack", "Value #C": "wait"}}}]),
     ]
 
 

@@ -173,6 +173,8 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
                         pool.runtime.recycling);
        }},
       {"slack", [&](Value v) { section.assign(v, read_percentage(v), pool.runtime.slack); }},
+      {"recycling_wait",
+       [&](Value v) { section.assign(v, read_percentage(v), pool.runtime.recycling_wait); }},
       {"alias_reuse",
        [&](Value v) {
          section.assign(v,

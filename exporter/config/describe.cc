@@ -56,6 +56,7 @@ std::string or_no_effect(const std::string& reason, std::string text) {
   return reason.empty() ? std::move(text) : std::move(text) + " (no effect " + reason + ")";
 }
 
+/// Of slack and recycling_wait.
 std::string slack_void(const RuntimeOptions& runtime) {
   if (runtime.recycling == Recycling::eager) return {};
   return std::string("with recycling ") + to_string(runtime.recycling);
@@ -87,6 +88,8 @@ std::string describe(const Config& config) {
       {"pool.recycling", to_string(runtime.recycling)},
       {"pool.slack",
        or_no_effect(slack_void(runtime), number_text(runtime.slack * kPercent) + " %")},
+      {"pool.recycling_wait",
+       or_no_effect(slack_void(runtime), number_text(runtime.recycling_wait * kPercent) + " %")},
       {"pool.alias_reuse", or_no_effect(alias_reuse_void(pool), to_string(runtime.alias_reuse))},
       {"pool.trim.idle_after",
        or_never(trim.idle_after_ns, internal::format_duration(trim.idle_after_ns))},

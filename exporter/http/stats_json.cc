@@ -87,6 +87,7 @@ constexpr Number kNumbers[] = {
     {"wait_option_ns", &StatsV1::wait_option_ns},
     {"guard_fills", &StatsV1::guard_fills},
     {"guard_postponed", &StatsV1::guard_postponed},
+    {"recycling_forgone", &StatsV1::recycling_forgone},
     {"closed_calls", &StatsV1::closed_calls},
 };
 
@@ -99,6 +100,7 @@ constexpr Ratio kRatios[] = {
     {"fragmentation_ratio", &StatsV1::fragmentation_ratio},
     {"raw_fragmentation_ratio", &StatsV1::raw_fragmentation_ratio},
     {"slack", &StatsV1::slack},
+    {"recycling_wait", &StatsV1::recycling_wait},
     {"threshold_fragmentation_ratio", &StatsV1::threshold_fragmentation_ratio},
 };
 

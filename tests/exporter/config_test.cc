@@ -54,6 +54,7 @@ pool:
   backing: cudamalloc
   recycling: pressure
   slack: 5%
+  recycling_wait: 3%
   alias_reuse: same_stream
   trim: {idle_after: 5min, rate: 512MiB, keep_device_free: 2GiB}
   out_of_memory: {wait: 250ms}
@@ -79,6 +80,7 @@ tags:
   EXPECT_EQ(config.pool.backing, Backing::cudamalloc);
   EXPECT_EQ(config.pool.runtime.recycling, Recycling::pressure);
   EXPECT_DOUBLE_EQ(config.pool.runtime.slack, 0.05);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.recycling_wait, 0.03);
   EXPECT_EQ(config.pool.runtime.alias_reuse, AliasReuse::same_stream);
   EXPECT_EQ(config.pool.runtime.trim.idle_after_ns, 300'000'000'000u);
   EXPECT_EQ(config.pool.runtime.out_of_memory.wait_ns, 250'000'000u);
@@ -448,7 +450,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 34u);
+  EXPECT_EQ(columns.size(), 37u);
   EXPECT_NE(text.find("pool.out_of_memory.wait:     10s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)

@@ -67,6 +67,8 @@ World::World(const WorldOptions& given)
   pool_options.cache_large_bytes = options.cache_large_bytes;
   pool_options.runtime.recycling = options.recycling;
   pool_options.runtime.slack = options.slack;
+  // The lists have hardly any time, of which waiting could be a share; and judge what is held.
+  pool_options.runtime.recycling_wait = 1.0;
   pool_options.runtime.alias_reuse = options.alias_reuse;
   pool_options.runtime.out_of_memory.wait_ns = options.out_of_memory_wait_ns;
   pool_options.runtime.policy = options.policy;

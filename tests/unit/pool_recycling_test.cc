@@ -8,6 +8,7 @@ namespace gpupool {
 namespace {
 
 constexpr std::uint64_t kPage = 2 * kMiB;
+constexpr std::uint64_t kMs = 1'000'000;
 
 class PoolRecyclingTest : public PoolFixture {
  protected:
@@ -74,6 +75,31 @@ TEST_F(PoolRecyclingTest, EmptyPagesMoveBeforeMoreIsHeld) {
   pool_->check_invariants();
   free(large);
   free_all(blocks);
+}
+
+TEST_F(PoolRecyclingTest, MoreIsHeldOnceRequestsHaveWaitedEnough) {
+  for (const double share : {0.01, 1.0}) {
+    SCOPED_TRACE(share);
+    PoolOptions options = options_of(512);
+    options.runtime.recycling_wait = share;
+    make_pool(options);
+    // Moves a hundred pages, 3 ms, where no more than two hundred are held.
+    const auto play = [&] {
+      auto blocks = allocate_pages(200);
+      free_half(blocks);
+      free(allocate(100 * kPage));
+      free_all(blocks);
+    };
+    for (int round = 0; round < 300; ++round) play();
+    const StatsV1 before = pool_->stats();
+    EXPECT_EQ(before.recycling_wait, share);
+    EXPECT_EQ(before.recycling_forgone > 0, share < 1.0);
+    EXPECT_EQ(before.held_bytes > 200 * kPage, share < 1.0);
+    EXPECT_GE(before.recycle_ns, 500 * kMs) << "a start may cost so much";
+    for (int round = 0; round < 10; ++round) play();
+    EXPECT_EQ(pool_->stats().pages_recycled == before.pages_recycled, share < 1.0)
+        << "once the pool has what its requests need, nothing moves";
+  }
 }
 
 TEST_F(PoolRecyclingTest, PressureMovesAtTheLimitAndOffGivesBackInstead) {

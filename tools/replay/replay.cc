@@ -56,7 +56,8 @@ class Session {
     }
   };
 
-  Session(const std::vector<Step>& steps, std::uint32_t slot_count) : loop_(steps, slot_count) {}
+  Session(const Trace& trace, const std::vector<Step>& steps)
+      : loop_(steps, trace.slot_count), has_recorded_time_(trace.seconds.has_value()) {}
   Result<void, Status> open_pool(const ReplayOptions& options);
   void advance(std::uint64_t ns) {
     if (device_.simulated != nullptr) device_.simulated->advance_ns(ns);
@@ -73,6 +74,8 @@ class Session {
   Played played() { return {*pool_, streams_.data(), *this}; }
 
   Loop loop_;
+  // Else there is no time of which waiting could be a share.
+  const bool has_recorded_time_;
   Device device_;
   // Of the pool: recorded time alone, so that what the driver takes ages no cache, and each pass
   // finds them as the first did.
@@ -87,7 +90,7 @@ class Session {
 Result<std::unique_ptr<Session>, Status> Session::open(const Trace& trace,
                                                        const std::vector<Step>& steps,
                                                        const ReplayOptions& options) {
-  std::unique_ptr<Session> session(new Session(steps, trace.slot_count));
+  std::unique_ptr<Session> session(new Session(trace, steps));
   Result<Device, Status> device =
       open_device(options.device, SimulatedTime::virtual_time, options.device_capacity_bytes);
   if (!device.ok()) return device.error();
@@ -108,6 +111,7 @@ Result<void, Status> Session::open_pool(const ReplayOptions& options) {
   pool_options.cache_large_bytes = options.cache_large_bytes;
   pool_options.backing = options.backing;
   pool_options.runtime = options.runtime;
+  if (!has_recorded_time_) pool_options.runtime.recycling_wait = 1.0;
   pool_options.misuse_handler = log_misuse;
   pool_options.clock = &clock_;
   if (options.fault_probability > 0) {

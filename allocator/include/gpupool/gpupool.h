@@ -151,6 +151,7 @@ typedef struct gpupool_options {
   gpupool_misuse_handler misuse_handler;
   void* misuse_context;
   uint64_t simulated_capacity_bytes; /* memory of the simulated device */
+  double recycling_wait; /* share of the time that requests may wait for pages to move */
 } gpupool_options;
 
 #define GPUPOOL_TAG_NONE 0xffu    /* no purpose */

@@ -310,6 +310,10 @@ struct StatsV1 {
   std::uint64_t guard_fills = 0;      // blocks filled on the device for scrub or poison
   std::uint64_t guard_postponed = 0;  // frees at which scrub could not be done: DESIGN, "Guards"
 
+  // Growth under `eager` while the wait for pages to move was used up: new ones, if need be.
+  std::uint64_t recycling_forgone = 0;
+  double recycling_wait = 0;  // RuntimeOptions::recycling_wait in force
+
   std::uint64_t closed_calls = 0;  // in a forked child, whose statistics have nothing else
 };
 
