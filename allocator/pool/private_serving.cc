@@ -44,7 +44,7 @@ Placement PrivateServing::place(const StreamState* stream, std::optional<Capture
   Backend& backend = driver_.backend();
   const bool is_by_reference = !capture.has_value();
   if (is_by_reference) {
-    const bool is_left_alone = is_left_to_another(*stream);
+    const bool is_left_alone = private_pools_.is_in_use() && is_left_to_another(*stream);
     const auto state = backend.capture_state(stream->raw());
     capture = state.ok() ? state.value() : CaptureState::none;
     // In a capture it cannot be asked who it is, nor where another thread may begin one.
@@ -84,7 +84,6 @@ Placement PrivateServing::place_free(const StreamState* stream, bool is_by_handl
 }
 
 bool PrivateServing::is_left_to_another(const StreamState& stream) {
-  if (!private_pools_.is_in_use()) return false;
   MutexLock lock(mu_);
   return streams_.is_left_alone(stream);
 }

@@ -32,7 +32,12 @@ struct alignas(64) Run {
   // Free: children in the index.
   RunId left = 0;
   RunId right = 0;
-  RunId next = 0;  // unused: the next of those
+  union {
+    RunId next = 0;  // unused: the next of those
+    /// Free, and everybody's: one more than the stream whose work it waited for last, kNobody + 1
+    /// of several, until a piece of it is taken; 0: of none.
+    std::uint32_t freed_by;
+  };
   union {
     RunId parent = 0;     // free: in the index
     std::uint32_t chunk;  // chunk: which

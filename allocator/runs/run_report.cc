@@ -23,6 +23,7 @@ void RunTable::add_to(StatsV1& stats) const {
   stats.runs = run_count_;
   stats.splits += splits_;
   stats.merges += merges_;
+  stats.cross_stream_reuse[static_cast<std::size_t>(CrossStreamReuse::completed)] = reuses_;
   stats.watched_count = watched_.size();
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     stats.watched[i].bytes = watched_[i].bytes;

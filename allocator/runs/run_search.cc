@@ -89,6 +89,8 @@ RunId RunTable::take_across(std::uint32_t units, std::uint32_t align_units, Stre
     drop(piece);
     ++merges_;
   }
+  // Of several, whoever freed them: not counted.
+  runs_[whole].freed_by = 0;
   by_unit_[start + units - 1] = whole;
   return whole;
 }

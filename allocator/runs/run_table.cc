@@ -224,14 +224,17 @@ void RunTable::look_again(RunId id) {
   Run& run = runs_[id];
   run.tickets.forget_shared(streams_);
   StreamIndex holder = holder_of(run.tickets);
-  if (holder == run.holder) {
+  const StreamIndex former = run.holder;
+  if (holder == former) {
     if (holder != kNobody || !streams_.keeps_apart()) return;
     run.tickets.keep_first_if_complete(streams_);
     holder = holder_of(run.tickets);
     if (holder == kNobody) return;
   }
   erase_free(id);
-  settle(id);
+  const RunId kept = settle(id);
+  // Of all that joins, the latest: who takes first of it is counted, and nobody after.
+  if (holder == kAnybody) runs_[kept].freed_by = former + 1;
   // What others used of it may be idle now.
   if (holder == kNobody) {
     nobodys_parted_ = kNever;
@@ -303,7 +306,12 @@ RunId RunTable::take(std::uint32_t units, std::uint32_t align_units, StreamIndex
                      Reach reach, RunKind kind) {
   const RunId id = find(units, align_units, stream, reach);
   if (id == 0) return take_across(units, align_units, stream, reach, kind);
-  return take_from(id, first_place(runs_[id].start, units, align_units), units, kind);
+  Run& run = runs_[id];
+  if (run.freed_by != 0) {
+    if (run.freed_by != stream + 1) ++reuses_;
+    run.freed_by = 0;
+  }
+  return take_from(id, first_place(run.start, units, align_units), units, kind);
 }
 
 RunId RunTable::take_at(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind) {
@@ -364,7 +372,7 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   settle(id);
 }
 
-[[gnu::always_inline]] inline void RunTable::settle(RunId id) {
+[[gnu::always_inline]] inline RunId RunTable::settle(RunId id) {
   Run& run = runs_[id];
   const StreamIndex holder = holder_of(run.tickets);
   RunId before = free_before(run.start);
@@ -379,15 +387,16 @@ void RunTable::put(RunId id, const TicketSet& tickets) {
   }
   if ((before | after) == 0) {
     mark(run, id | kFree);
-    return insert_free(id, holder);
+    insert_free(id, holder);
+    return id;
   }
   if (holder == kNobody) [[unlikely]]
     return settle_nobodys(id, before, after);
   pool_tickets(run, before, after);
-  join(id, before, after);
+  return join(id, before, after);
 }
 
-void RunTable::settle_nobodys(RunId id, RunId before, RunId after) {
+RunId RunTable::settle_nobodys(RunId id, RunId before, RunId after) {
   Run& run = runs_[id];
   const bool is_apart = stays_apart(run.tickets);
   if (before != 0 && (is_apart || stays_apart(runs_[before].tickets))) {
@@ -400,12 +409,13 @@ void RunTable::settle_nobodys(RunId id, RunId before, RunId after) {
   }
   if ((before | after) == 0) {
     mark(run, id | kFree);
-    return insert_free(id, kNobody);
+    insert_free(id, kNobody);
+    return id;
   }
   pool_tickets(run, before, after);
   // Whose it is does not change: what is unfinished of the run's own tickets still is.
   run.tickets.forget_shared(streams_);
-  join(id, before, after);
+  return join(id, before, after);
 }
 
 [[gnu::always_inline]] inline void RunTable::pool_tickets(Run& run, RunId before, RunId after) {
@@ -414,7 +424,7 @@ void RunTable::settle_nobodys(RunId id, RunId before, RunId after) {
   if (after != 0) run.tickets.add(runs_[after].tickets, streams_);
 }
 
-[[gnu::always_inline]] inline void RunTable::join(RunId id, RunId before, RunId after) {
+[[gnu::always_inline]] inline RunId RunTable::join(RunId id, RunId before, RunId after) {
   const Run& run = runs_[id];
   const std::uint64_t start = before != 0 ? runs_[before].start : run.start;
   const std::uint64_t end = after != 0 ? runs_[after].end() : run.end();
@@ -436,6 +446,7 @@ void RunTable::settle_nobodys(RunId id, RunId before, RunId after) {
   } else {
     by_unit_[end - 1] = kept | kFree;
   }
+  return kept;
 }
 
 void RunTable::add(std::uint64_t start, std::uint32_t units, const TicketSet& tickets) {

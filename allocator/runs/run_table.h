@@ -247,13 +247,13 @@ class RunTable {
   RunId cut(RunId id, std::uint64_t start, std::uint32_t units, RunKind kind);
   /// The free run `id` now ends at `end`; what lies from `start` on becomes one of its own.
   void cut_off_rest(RunId id, std::uint64_t end, std::uint64_t start);
-  /// Makes a run that is in no index free, together with its neighbours. Requires: its tickets are
-  /// pruned.
-  void settle(RunId id);
-  void settle_nobodys(RunId id, RunId before, RunId after);
+  /// Makes a run that is in no index free, together with its neighbours; gives the one that it is
+  /// part of then. Requires: its tickets are pruned.
+  RunId settle(RunId id);
+  RunId settle_nobodys(RunId id, RunId before, RunId after);
   void pool_tickets(Run& run, RunId before, RunId after);
   /// Into one of its free neighbours, of which there is at least one, with the run's tickets.
-  void join(RunId id, RunId before, RunId after);
+  RunId join(RunId id, RunId before, RunId after);
   /// What a private pool and others may still be using waits for both: what it joined would be
   /// pinned as well, and what joined it never be the private pool's again. So it is where streams
   /// are kept apart.
@@ -360,6 +360,7 @@ class RunTable {
   std::uint64_t pending_units_ = 0;
   std::uint64_t splits_ = 0;
   std::uint64_t merges_ = 0;
+  std::uint64_t reuses_ = 0;  // of what one stream had freed, another was the first to take
   struct Ready {
     std::uint64_t runs = 0;
     std::uint64_t units = 0;

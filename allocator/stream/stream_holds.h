@@ -38,6 +38,7 @@ class StreamHolds {
   /// The stream has ended, and its index may be another's.
   void forget(StreamIndex stream);
   void clear() noexcept { holds_.clear(); }
+  bool empty() const noexcept { return holds_.empty(); }
 
   /// Whether that thread leaves the stream to another.
   bool is_held(StreamIndex stream, std::uint64_t thread) const noexcept {

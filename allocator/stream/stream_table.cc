@@ -228,8 +228,9 @@ std::optional<EpochEnd> StreamTable::end_open(StreamIndex stream) {
 }
 
 void StreamTable::begin_close_all(std::vector<EpochEnd>& ends) {
+  const bool is_any_held = !holds_.empty();
   for (StreamIndex i = 0; i < slots_.size(); ++i) {
-    if (const auto end = begin_close(i)) ends.push_back(*end);
+    if (const auto end = is_any_held ? begin_close(i) : end_open(i)) ends.push_back(*end);
   }
 }
 

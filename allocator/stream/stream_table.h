@@ -199,7 +199,8 @@ class StreamTable {
   /// all is covered, or nothing may be recorded.
   std::optional<EpochEnd> begin_close(StreamIndex stream) {
     const StreamState* const state = slots_[stream]->state;
-    if (state != nullptr && is_left_alone(*state)) return std::nullopt;
+    if (!holds_.empty() && state != nullptr && is_left_alone(*state)) [[unlikely]]
+      return std::nullopt;
     return end_open(stream);
   }
   /// The same for all streams, added to `ends`.

@@ -360,7 +360,8 @@ constexpr MetricRow kTable[] = {
     {"gpupool_cross_stream_reuse_total",
      kCounter,
      {"device", "pool", "how"},
-     "Blocks that one stream freed and another got.",
+     "Runs and chunks that one stream freed and another got; by completed work, once for what "
+     "became complete together.",
      each<&S::cross_stream_reuse, CrossStreamReuse>},
     {"gpupool_stream_waits_total", kCounter, kPool,
      "Waits that the pool gave one stream for another, under the policy wait.",

@@ -314,5 +314,34 @@ TEST_F(PoolStreamTest, APoolWaitsAtItsEndForWorkOnItsMemory) {
   EXPECT_EQ(misuses_[0].kind, Misuse::leak);
 }
 
+TEST_F(PoolStreamTest, ReuseOfCompleteWorkIsCountedWhereAnotherStreamIsTheFirst) {
+  const auto reuses = [this] {
+    return pool_->stats().cross_stream_reuse[static_cast<std::size_t>(CrossStreamReuse::completed)];
+  };
+  for (const std::uint64_t bytes : {std::uint64_t{512}, 100 * kKiB, 60 * kMiB}) {
+    const std::uint64_t before = reuses();
+    // Its own, whether the work is complete or not, and memory that nobody has had.
+    void* block = allocate(bytes);
+    free(block);
+    settle();
+    settle();
+    EXPECT_EQ(allocate(bytes), block);
+    EXPECT_EQ(reuses(), before);
+    free(block);
+    settle();
+    settle();
+    // Another's: once, and what is left of the same memory is nobody's any more.
+    void* const other = allocate(bytes, b_);
+    EXPECT_EQ(reuses(), before + 1) << bytes;
+    void* const next = allocate(kMiB, b_);
+    EXPECT_EQ(reuses(), before + 1);
+    free(other, b_);
+    free(next, b_);
+    settle();
+    settle();
+    pool_->trim(0);
+  }
+}
+
 }  // namespace
 }  // namespace gpupool

@@ -109,8 +109,14 @@ enum class Misuse : std::uint8_t {
 };
 inline constexpr std::size_t kMisuseCount = 8;
 
-/// How memory that one stream freed came to be used by another.
-enum class CrossStreamReuse : std::uint8_t { completed, waited, dependency };
+/// How memory that one stream freed came to be used by another. What becomes complete together, and
+/// joins, counts as `completed` once, where another stream is the first that takes of it: blocks
+/// inside a chunk, and pages that move, are not told apart.
+enum class CrossStreamReuse : std::uint8_t {
+  completed,   // the work before the free was known to be complete
+  waited,      // the pool made the stream wait for it
+  dependency,  // the program had (Pool::note_dependency)
+};
 inline constexpr std::size_t kCrossStreamReuseCount = 3;
 
 /// What is tried for a request that its thread's cache and the shared tiers do not serve, one rung
