@@ -126,7 +126,7 @@ GPUPOOL_COLD bool Pool::Impl::finish_run_free(internal::RunId id) {
       if (cache.is_of_own_stream) is_close_due = note_own_free(cache);
     }
   }
-  if (is_close_due) close_own_epoch(cache.stream);
+  if (is_close_due) close_epoch_if_free(cache.stream);
   internal::ThreadRecord& record = *internal::hot_slot.record;
   if (record.counters.has_stepped()) note_step(record);
   return true;
@@ -157,7 +157,7 @@ void Pool::Impl::put_left_over(DeviceAddress address) {
       if (cache.is_of_own_stream) is_close_due = note_own_free(cache);
     }
   }
-  if (is_close_due) close_own_epoch(cache.stream);
+  if (is_close_due) close_epoch_if_free(cache.stream);
 }
 
 void Pool::Impl::put_after_end(const ThreadCache& cache, BlockRef block) {

@@ -83,7 +83,7 @@ bool Pool::Impl::record(EpochEnd end) {
   return end.is_recorded;
 }
 
-void Pool::Impl::close_own_epoch(StreamIndex stream) {
+void Pool::Impl::close_epoch_if_free(StreamIndex stream) {
   // A free waits for nobody: what is due stays due until a later one finds the lock free.
   if (!events_mu_.try_lock()) return;
   close_epoch(stream);

@@ -386,8 +386,8 @@ class Pool::Impl : private internal::CrossStream {
   /// Closes the stream's open epoch. False where something is left that no event covers.
   bool close_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
   bool record(internal::EpochEnd end) GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(events_mu_);
-  /// The calling thread's default stream has an epoch to close that nobody else can.
-  void close_own_epoch(StreamIndex stream) GPUPOOL_EXCLUDES(events_mu_, mu_);
+  /// Unless another thread looks at events: the epoch then ends when somebody looks next.
+  void close_epoch_if_free(StreamIndex stream) GPUPOOL_EXCLUDES(events_mu_, mu_);
   void wait_for_all_work() GPUPOOL_EXCLUDES(events_mu_, mu_);
 
   // deallocate.cc

@@ -141,6 +141,8 @@ class PoolState {
   // When the limit was last set; more than that, where it is less, nothing adds to.
   std::uint64_t held_when_limited_ GPUPOOL_GUARDED_BY(mu_) = 0;
   WaitBudget move_waits_ GPUPOOL_GUARDED_BY(mu_);
+  // Streams other than its own that have used a large block which is freed now.
+  std::vector<StreamIndex> users_of_freed_ GPUPOOL_GUARDED_BY(mu_);
   IdlePages idle_pages_ GPUPOOL_GUARDED_BY(mu_);
   bool owes_others_ GPUPOOL_GUARDED_BY(mu_) = false;  // what was missing at the last reading
   GrowthForecast forecast_ GPUPOOL_GUARDED_BY(mu_);

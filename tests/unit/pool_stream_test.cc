@@ -50,6 +50,18 @@ TEST_F(PoolStreamTest, RecordStreamHoldsABlockForTheOtherStreamsWork) {
   EXPECT_TRUE(can_have_all(a_));
 }
 
+TEST_F(PoolStreamTest, WorkGivenAfterAFreeIsNotWaitedFor) {
+  void* block = allocate(64 * kMiB);
+  EXPECT_TRUE(pool_->record_stream(block, b_));
+  EXPECT_TRUE(work(raw_b_, block));
+  free(block);
+  EXPECT_TRUE(device_.launch(raw_b_, {.until_completed = true}).ok());
+  EXPECT_FALSE(can_have_all(a_));
+  EXPECT_TRUE(device_.complete_next(raw_b_));
+  EXPECT_TRUE(can_have_all(a_)) << "though the device is at other work of that stream";
+  device_.complete_all();
+}
+
 TEST_F(PoolStreamTest, RecordStreamCoversWorkGivenAfterIt) {
   void* block = allocate(64 * kMiB);
   EXPECT_TRUE(pool_->record_stream(block, b_));
