@@ -160,7 +160,8 @@ def limits(results):
 
 
 def share(results, allocator):
-    """{seconds of a step, seconds in allocation, requests}, or None where either is missing."""
+    """{seconds of a step; seconds in allocation of a step of the first and of the last pass; requests},
+    or None where either is missing."""
     if allocator == "none":
         process = results.get("shares", {}).get("none")
         step = workload(process, ALLOCATION_WORKLOAD).get("seconds")
@@ -170,5 +171,8 @@ def share(results, allocator):
     replay = (process or {}).get("replay") or {}
     if not step or "seconds" not in replay:
         return None
-    return {"step": step, "allocation": replay["seconds"], "requests": replay["requests"],
-            "share": replay["seconds"] / step}
+    # Of a pass are as many steps as make of its median what a step takes, Python included.
+    steps = statistics.median(replay["passes"]) / (replay["seconds"] + replay["python_seconds"])
+    first, last = (replay["passes"][i] / steps - replay["python_seconds"] for i in (0, -1))
+    return {"step": step, "first": first, "last": last, "requests": replay["requests"],
+            "share": last / step}

@@ -67,12 +67,14 @@ def share_text(results):
     for allocator in ("none", *COMPARED):
         if found := compare.share(results, allocator):
             requests = found["requests"]
-            rows.append([LABELS[allocator], f"{1e3 * found['allocation']:.2f}",
-                         f"{1e3 * found['step']:.1f}", f"{found['share']:.2%}"])
+            rows.append([LABELS[allocator], f"{1e3 * found['first']:.2f}",
+                         f"{1e3 * found['last']:.2f}", f"{1e3 * found['step']:.1f}",
+                         f"{found['share']:.2%}"])
     if not rows:
         return "The share of a step spent in allocation was not measured."
     text = (f"The mixture of experts, {requests:.0f} requests a step and their frees, played alone:\n\n"
-            + table(["allocator", "in allocation, ms a step", "step, ms", "share"], rows))
+            + table(["allocator", "first pass, ms a step", "last pass", "step, ms", "share, last pass"],
+                    rows))
     process = results.get("shares", {}).get("none")
     profile = compare.workload(process, compare.ALLOCATION_WORKLOAD).get("profile") or {}
     if profile.get("step"):

@@ -17,8 +17,10 @@ import pathlib
 import statistics
 import time
 
-PASSES = 11
-SECONDS = 3.0  # after which no further pass is begun
+# An allocator may need some until it has settled: what moves pages does so until requests have waited
+# for that long enough.
+PASSES = 30
+SECONDS = 6.0  # after which no further pass is begun
 
 
 # --- recording ------------------------------------------------------------------------------------
