@@ -199,7 +199,9 @@ std::uint64_t Pool::Impl::give_back_pages(std::vector<RunId> leaving, TrimReason
     recycler_->restart();
     count_trim(released, reason);
   }
-  // Or else at once, from what the driver has just taken back, and so whatever others are to have.
+  // Or else at once, from what the driver has just taken back, and so whatever others are to have;
+  // once more where the driver has refused that.
+  refill_reserve(kUnlimited, 0);
   refill_reserve(kUnlimited, 0);
   return released;
 }
