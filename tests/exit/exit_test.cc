@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +53,9 @@ struct Ending {
   const char* setting;
   const char* how;
   int expected;
+  friend std::ostream& operator<<(std::ostream& out, const Ending& ending) {
+    return out << ending.setting << ", " << ending.how;
+  }
 };
 
 class CaseB7 : public testing::TestWithParam<Ending> {};

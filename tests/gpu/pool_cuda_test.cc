@@ -46,8 +46,9 @@ class PoolOnCuda : public testing::TestWithParam<Backing> {
     for (cudaStream_t stream : streams_) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   }
 
-  void make_pool(std::uint64_t capacity) {
+  void make_pool(std::uint64_t capacity, std::uint64_t wait_ns = OutOfMemoryOptions().wait_ns) {
     PoolOptions options;
+    options.runtime.out_of_memory.wait_ns = wait_ns;
     options.capacity = capacity;
     options.backing = GetParam();
     options.on_misuse = OnMisuse::abort;
@@ -137,7 +138,7 @@ TEST_P(PoolOnCuda, TrimGivesEverythingBackAndThePoolWorksOn) {
 }
 
 TEST_P(PoolOnCuda, MemoryWithUnfinishedWorkIsNotGivenToAnotherStream) {
-  make_pool(64 * kMiB);
+  make_pool(64 * kMiB, 0);
   // Work that takes long enough to still run when the other stream asks: many passes over a block.
   Held first{pool_->allocate(60 * kMiB, refs_[0]).value(), 60 * kMiB, 0, 0};
   for (int i = 0; i < 2000; ++i) fill(first, static_cast<unsigned char>(i));
@@ -150,6 +151,18 @@ TEST_P(PoolOnCuda, MemoryWithUnfinishedWorkIsNotGivenToAnotherStream) {
   ASSERT_EQ(cudaStreamSynchronize(streams_[0]), cudaSuccess);
   const auto served = pool_->allocate(60 * kMiB, refs_[1]);
   ASSERT_TRUE(served.ok());
+  ASSERT_TRUE(pool_->deallocate(served.value(), refs_[1]));
+}
+
+TEST_P(PoolOnCuda, ARequestThatWouldFailWaitsForTheDevice) {
+  make_pool(64 * kMiB);
+  Held first{pool_->allocate(60 * kMiB, refs_[0]).value(), 60 * kMiB, 0, 0};
+  for (int i = 0; i < 2000; ++i) fill(first, static_cast<unsigned char>(i));
+  ASSERT_TRUE(pool_->deallocate(first.pointer, refs_[0]));
+  const auto served = pool_->allocate(60 * kMiB, refs_[1]);
+  ASSERT_TRUE(served.ok());
+  EXPECT_EQ(cudaStreamQuery(streams_[0]), cudaSuccess);
+  EXPECT_GT(pool_->stats().out_of_memory_wait_ns, 0U);
   ASSERT_TRUE(pool_->deallocate(served.value(), refs_[1]));
 }
 
