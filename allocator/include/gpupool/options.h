@@ -114,7 +114,7 @@ struct RuntimeOptions {
   /// The largest share of the time that requests may wait for pages to move under `eager`, 0 to 1;
   /// what is not used of it is saved up, half a second at the most. Where it is used up more is
   /// held instead, as under `pressure`: once the pool has that, nothing moves. 1: no bound.
-  double recycling_wait = 0.02;
+  double recycling_wait = 0.05;
   AliasReuse alias_reuse = AliasReuse::wait;
   CrossStreamPolicy policy = CrossStreamPolicy::when_done;
   TrimOptions trim;
