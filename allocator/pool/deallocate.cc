@@ -33,14 +33,14 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
   std::optional<MisuseReport> misuse;
   const internal::Placement placement = place_free(stream, is_by_handle);
   if (!placement.is_same_stream) stream = nullptr;
-  std::vector<StreamIndex> due;
+  internal::FewStreams due;
   {
     MutexLock lock(mu_);
     misuse = take_back(pointer, bytes, stream, record, placement);
-    due.swap(users_of_freed_);
+    due = std::exchange(users_of_freed_, {});
     if (!misuse.has_value() && stream->raw() == per_thread_stream() &&
         streams_.is_own_close_due(stream->index())) {
-      due.push_back(stream->index());
+      due.add(stream->index());
     }
   }
   for (const StreamIndex index : due) close_epoch_if_free(index);
@@ -52,7 +52,10 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
   if (pointer == nullptr) return true;
   if (is_closed()) return process_state_since(process_epoch_) == ProcessState::exiting;
-  return deallocate_cold(pointer, bytes, find_or_adopt(raw, nullptr), true);
+  internal::StreamState* stream = find_or_adopt(raw, nullptr);
+  // The driver does not know the stream any more: then it is the one that the block was got on.
+  if (stream == nullptr) stream = find_own_stream(pointer, raw);
+  return deallocate_cold(pointer, bytes, stream, true);
 }
 
 internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
@@ -146,7 +149,7 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(
   if (is_private) private_pools_.note_freed(home->ticket.stream, kind, bytes);
   for (const ExtraUse& use : uses->second) {
     tickets.add(use.at_free ? streams_.ticket(use.ticket.stream) : use.ticket, streams_);
-    if (use.at_free && bytes >= kEventAtFreeBytes) users_of_freed_.push_back(use.ticket.stream);
+    if (use.at_free && bytes >= kEventAtFreeBytes) users_of_freed_.add(use.ticket.stream);
   }
   extra_uses_.erase(uses);
   return tickets;
@@ -297,7 +300,10 @@ internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint
                                                         internal::ThreadRecord* record) {
   if (internal::StreamState* known = streams_.find(id)) return known;
   // Nothing is recorded for it: the handle is another stream's.
-  if (internal::StreamState* former = streams_.disown(raw, id)) let_go(former, record);
+  if (internal::StreamState* former = streams_.disown(raw, id)) {
+    hold_blocks_of(*former);
+    let_go(former, record);
+  }
   internal::StreamState* adopted = streams_.adopt(raw, id);
   if (adopted == nullptr) return nullptr;
   if (raw == per_thread_stream() && record != nullptr) record->own_stream = id;

@@ -185,7 +185,7 @@ std::optional<Result<void*>> Pool::Impl::Ladder::search_patiently(std::uint64_t 
     MutexLock lock(pool_.mu_);
     pool_.pause_to_complete_work(Patience::full, &log_);
   }
-  const std::uint64_t ended = pool_.finish_releases();
+  const std::uint64_t ended = pool_.finish_releases(true);
   MutexLock growth(pool_.growth_mu_);
   const std::uint64_t released = pool_.free_complete_fallbacks() + pool_.retry_stuck();
   log_.note(LadderRung::trim, released);

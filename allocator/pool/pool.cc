@@ -236,7 +236,7 @@ void Pool::Impl::shut_down() {
     streams_.holds().clear();
   }
   wait_for_all_work();
-  finish_releases();
+  finish_releases(true);
   if (leak.has_value()) report_misuse(*leak);
 
   // From here on errors are of no use: the driver may be unloading at process exit, which gives

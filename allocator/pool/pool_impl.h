@@ -182,8 +182,7 @@ class Pool::Impl : private internal::CrossStream {
   // caching.cc
   /// A run that its holder has given back and that the cache at hand has no room for.
   bool finish_run_free(RunId id) GPUPOOL_EXCLUDES(mu_);
-  /// Whether the thread has an epoch of its own stream to close, after a free that no cache took.
-  /// Requires: the cache is of that stream.
+  /// Whether the thread has an epoch to close: the cache is of its own stream.
   bool note_own_free(const ThreadCache& cache) GPUPOOL_REQUIRES(mu_);
   /// A block that its holder has given back and that the cache at hand had no room for.
   void put_left_over(DeviceAddress address) GPUPOOL_EXCLUDES(mu_);
@@ -373,11 +372,9 @@ class Pool::Impl : private internal::CrossStream {
       GPUPOOL_REQUIRES(growth_mu_);
 
   // completion.cc
-  /// How long a thread waits for another one that looks at events, and may be stuck in the driver:
-  /// briefly is no longer than growing would take.
+  /// For another thread that looks at events; briefly is no longer than growing would take.
   enum class Patience : std::uint8_t { none, brief, full };
-  /// Closes epochs and looks what is complete; returns how many epochs newly are. Nothing where
-  /// another thread was at it for longer than `patience`.
+  /// Returns how many epochs newly are complete; nothing where others were at it for too long.
   std::optional<std::uint64_t> complete_work(Patience patience) GPUPOOL_EXCLUDES(events_mu_, mu_);
   /// The same for a thread that holds mu_: lets go of it for the driver calls.
   std::optional<std::uint64_t> pause_to_complete_work(Patience patience, LadderLog* log = nullptr)
@@ -414,6 +411,10 @@ class Pool::Impl : private internal::CrossStream {
   StreamState* find_or_adopt(RawStream raw, CaptureState* capture) GPUPOOL_EXCLUDES(mu_);
   StreamState* find_or_adopt_locked(RawStream raw, std::uint64_t id, ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
+
+  // abandoned.cc
+  void hold_blocks_of(const StreamState& stream) GPUPOOL_REQUIRES(mu_);
+  StreamState* find_own_stream(const void* pointer, RawStream raw) GPUPOOL_EXCLUDES(mu_);
 
   // upkeep.cc
   /// Ends a stream that is about to be destroyed, or was; what it left behind stays safe. Gives

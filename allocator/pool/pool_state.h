@@ -39,6 +39,7 @@
 #include "gpupool/pool.h"
 #include "gpupool/process.h"
 #include "pool/fallbacks.h"
+#include "pool/few_streams.h"
 #include "pool/growth_forecast.h"
 #include "pool/growth_planner.h"
 #include "pool/guards.h"
@@ -142,7 +143,7 @@ class PoolState {
   std::uint64_t held_when_limited_ GPUPOOL_GUARDED_BY(mu_) = 0;
   WaitBudget move_waits_ GPUPOOL_GUARDED_BY(mu_);
   // Streams other than its own that have used a large block which is freed now.
-  std::vector<StreamIndex> users_of_freed_ GPUPOOL_GUARDED_BY(mu_);
+  FewStreams users_of_freed_ GPUPOOL_GUARDED_BY(mu_);
   IdlePages idle_pages_ GPUPOOL_GUARDED_BY(mu_);
   bool owes_others_ GPUPOOL_GUARDED_BY(mu_) = false;  // what was missing at the last reading
   GrowthForecast forecast_ GPUPOOL_GUARDED_BY(mu_);

@@ -17,15 +17,11 @@ void PrivatePools::set_routes(Routes routes) {
 bool PrivatePools::begin(CapturePoolId pool,
                          std::shared_ptr<const std::function<bool(RawStream)>> takes) {
   Routes routes = *routes_;
-  for (Routes::Filter& filter : routes.filters) {
-    if (!(filter.pool == pool)) continue;
-    filter.takes = std::move(takes);
-    set_routes(std::move(routes));
-    return false;
-  }
+  const auto is_meant = [&](const Routes::Filter& filter) { return filter.pool == pool; };
+  const bool is_new = std::erase_if(routes.filters, is_meant) == 0;
   routes.filters.push_back({pool, std::move(takes)});
   set_routes(std::move(routes));
-  return true;
+  return is_new;
 }
 
 bool PrivatePools::end(CapturePoolId pool) {

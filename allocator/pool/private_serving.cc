@@ -148,16 +148,20 @@ void PrivateServing::know(const StreamState& stream) {
 
 // The end.
 
-std::uint64_t PrivateServing::finish_releases() {
-  if (!private_pools_.is_in_use()) return 0;
+std::uint64_t PrivateServing::finish_releases(bool abandoned) {
+  if (!private_pools_.is_in_use() && !abandoned) return 0;
   MutexLock turn(release_mu_);
   std::uint64_t count = 0;
+  std::vector<StreamIndex> ended;
   std::vector<RawStream> handles;
   {
+    // Nobody records the last event of one that ends now.
+    MutexLock events(events_mu_);
     MutexLock lock(mu_);
     count = private_pools_.released_count();
+    if (abandoned) ended = streams_.find_abandoned();
     // Whoever has begun one may be capturing on a stream that is not known.
-    if (count == 0 || private_pools_.routes()->are_any()) return 0;
+    if ((count == 0 && ended.empty()) || streams_.holds().is_any_open()) return 0;
     handles = streams_.handles();
   }
   // Of captures of streams that are not known the legacy stream tells, but of those that do not
@@ -176,8 +180,9 @@ std::uint64_t PrivateServing::finish_releases() {
     for (auto& [pointer, uses] : extra_uses_) std::erase_if(uses, is_its);
     streams_.complete_pseudo(pseudo);
   }
+  for (const StreamIndex stream : ended) streams_.complete_abandoned(stream);
   tiers_.refresh();
-  return count;
+  return count + ended.size();
 }
 
 }  // namespace internal

@@ -52,7 +52,7 @@ std::vector<RunId> detach(const std::vector<EmptyMapping>& empty, internal::RunT
 
 std::uint64_t Pool::Impl::trim(std::uint64_t target_held_bytes, TrimReason reason) {
   drain_patiently();
-  finish_releases();
+  finish_releases(true);
   {
     MutexLock lock(mu_);
     pause_to_complete_work(Patience::full);

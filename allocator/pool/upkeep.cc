@@ -129,7 +129,7 @@ MaintainReport Pool::Impl::maintain(std::chrono::nanoseconds budget) {
   report.more_to_do = budget.count() <= 0;
   if (report.more_to_do) return report;
   const std::uint64_t end = driver_.now_ns() + static_cast<std::uint64_t>(budget.count());
-  finish_releases();
+  finish_releases(false);
   unmap_stale(static_cast<std::uint64_t>(budget.count()));
   if (driver_.now_ns() >= end || !growth_mu_.try_lock()) {
     report.more_to_do = true;

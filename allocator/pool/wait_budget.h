@@ -16,10 +16,10 @@ class WaitBudget {
   /// jobs waits for less; a job that moves pages all the time notices no more than that.
   static constexpr double kMostNs = 500e6;
 
-  /// Whether nothing is left. `share`: of the time; at 1 there is always some.
+  /// Whether nothing is left. `share`: of the time; at 1 there is always some, at 0 never.
   bool is_used_up(std::uint64_t now_ns, double share) {
     save(now_ns, share);
-    return share < 1.0 && left_ns_ < 0.0;
+    return share <= 0.0 || (share < 1.0 && left_ns_ < 0.0);
   }
   void use(std::uint64_t now_ns, std::uint64_t waited_ns, double share) {
     save(now_ns, share);

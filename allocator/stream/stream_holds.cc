@@ -46,6 +46,11 @@ void StreamHolds::forget(StreamIndex stream) {
   }
 }
 
+bool StreamHolds::is_any_open() const noexcept {
+  return std::any_of(holds_.begin(), holds_.end(),
+                     [](const Hold& hold) { return hold.is_announced() || hold.streams.empty(); });
+}
+
 bool StreamHolds::is_held_by_another(StreamIndex stream, std::uint64_t thread) const noexcept {
   return std::any_of(holds_.begin(), holds_.end(), [&](const Hold& hold) {
     if (hold.thread == thread) return false;

@@ -39,6 +39,8 @@ class StreamHolds {
   void forget(StreamIndex stream);
   void clear() noexcept { holds_.clear(); }
   bool empty() const noexcept { return holds_.empty(); }
+  /// Whether a capture may begin, or be under way, on a stream of which that cannot be asked.
+  bool is_any_open() const noexcept;
 
   /// Whether that thread leaves the stream to another.
   bool is_held(StreamIndex stream, std::uint64_t thread) const noexcept {

@@ -104,6 +104,31 @@ void StreamTable::complete_pseudo(StreamState* state) {
   retire_if_complete(state->index_);
 }
 
+std::vector<StreamIndex> StreamTable::find_abandoned() const {
+  std::vector<StreamIndex> found;
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = *slots_[i];
+    const bool is_unfinished = !slot.closed.empty() || slot.open_first_use != 0;
+    const bool is_awaited = !slot.events.ring.empty();
+    if (slot.state == nullptr && !slot.is_pseudo && is_unfinished && !is_awaited)
+      found.push_back(i);
+  }
+  return found;
+}
+
+void StreamTable::complete_abandoned(StreamIndex stream) {
+  Slot& slot = *slots_[stream];
+  if (slot.open_first_use != 0) {
+    ++slot.open;
+    slot.open_first_use = 0;
+  }
+  while (!slot.closed.empty()) slot.closed.pop_front();
+  slot.complete = slot.recorded = slot.open - 1;
+  ++epochs_completed_;
+  share(slot);
+  retire_if_complete(stream);
+}
+
 std::optional<EpochEnd> StreamTable::release(StreamState* state) {
   // Whoever ends a stream has it for himself, and nobody can record for it later.
   const std::optional<EpochEnd> last = end_open(state->index_);

@@ -104,6 +104,10 @@ class StreamTable {
   StreamState* adopt_pseudo(const StreamState& stream);
   /// Ends a pseudo-stream, all of whose work is complete.
   void complete_pseudo(StreamState* state);
+  /// Streams that have ended with work of which no event will tell. Requires: nobody is recording.
+  std::vector<StreamIndex> find_abandoned() const;
+  /// All work of one of those is complete.
+  void complete_abandoned(StreamIndex stream);
   bool is_pseudo(StreamIndex stream) const noexcept {
     return stream < slots_.size() && slots_[stream]->is_pseudo;
   }

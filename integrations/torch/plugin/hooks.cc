@@ -249,8 +249,18 @@ void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_pool_id id,
                                           std::function<bool(gpupool_raw_stream)> takes) {
   const auto pool = Runtime::instance().make(device);
   if (!pool.ok()) gpupool::torch::raise(pool.error());
+  // PyTorch's asks the driver, and throws what that refuses. A free must not be lost for it.
+  auto takes_or_not = [takes = std::move(takes)](gpupool_raw_stream stream) {
+    try {
+      return takes(stream);
+    } catch (const std::exception& error) {
+      gpupool::torch::log_line(std::string("whether a graph captures a stream cannot be told: ") +
+                               error.what());
+      return false;
+    }
+  };
   const auto begun = gpupool::pool_of(pool.value())
-                         .begin_allocate_to_pool({id.first, id.second}, std::move(takes));
+                         .begin_allocate_to_pool({id.first, id.second}, std::move(takes_or_not));
   if (!begun.ok()) gpupool::torch::raise(begun.error());
   Runtime::instance().pool_uses().begin(device, id);
 }
