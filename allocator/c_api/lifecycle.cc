@@ -33,6 +33,11 @@ gpupool_options default_options() {
   options.cache_small_bytes = defaults.cache_small_bytes;
   options.cache_large_bytes = defaults.cache_large_bytes;
   options.simulated_capacity_bytes = SimulatedDeviceOptions().capacity_bytes;
+  options.debug_scrub = defaults.debug.scrub ? 1 : 0;
+  options.debug_poison = defaults.debug.poison ? 1 : 0;
+  options.debug_canary = defaults.debug.canary ? 1 : 0;
+  options.debug_nvtx = defaults.debug.nvtx ? 1 : 0;
+  options.out_of_memory_wait_ns = defaults.runtime.out_of_memory.wait_ns;
   return options;
 }
 
@@ -79,6 +84,11 @@ Result<PoolOptions, Status> pool_options_of(const gpupool_options& options) {
   result.cache_small_bytes = options.cache_small_bytes;
   result.cache_large_bytes = options.cache_large_bytes;
   result.misuse_handler = handler_of(options);
+  result.debug.scrub = options.debug_scrub != 0;
+  result.debug.poison = options.debug_poison != 0;
+  result.debug.canary = options.debug_canary != 0;
+  result.debug.nvtx = options.debug_nvtx != 0;
+  result.runtime.out_of_memory.wait_ns = options.out_of_memory_wait_ns;
   if (options.tag_count > kMaxTags || (options.tag_count > 0 && options.tags == nullptr)) {
     return Status{Error::invalid_argument, "tags: at most 32 names, and a list of them"};
   }

@@ -78,6 +78,78 @@ static void test_wrong_options(void) {
   gpupool_destroy(NULL);
 }
 
+static void expect_refused(const gpupool_options* options, const char* name) {
+  gpupool_pool* pool = NULL;
+  EXPECT(gpupool_create(options, &pool) == GPUPOOL_INVALID_ARGUMENT && pool == NULL);
+  EXPECT(strstr(gpupool_last_error(), name) != NULL);
+}
+
+static void on_live_block(const gpupool_block* block, void* context) {
+  if (block->state == GPUPOOL_BLOCK_LIVE) *(gpupool_block*)context = *block;
+}
+
+static void on_number_of_waits(const char* name, uint64_t count, double value, void* context) {
+  (void)value;
+  if (strcmp(name, "ladder_tries.wait") == 0) *(uint64_t*)context = count;
+}
+
+/* How often a request waited whose memory another stream still uses. */
+static uint64_t waits_of(const gpupool_options* options) {
+  uint64_t waits = 99;
+  gpupool_raw_stream first = NULL;
+  gpupool_raw_stream second = NULL;
+  void* block = NULL;
+  gpupool_pool* pool = NULL;
+  EXPECT(gpupool_create(options, &pool) == GPUPOOL_OK);
+  if (pool == NULL) exit(1);
+  EXPECT(gpupool_simulated_create_stream(pool, &first) == GPUPOOL_OK);
+  EXPECT(gpupool_simulated_create_stream(pool, &second) == GPUPOOL_OK);
+  EXPECT(gpupool_allocate(pool, 200 * MIB, first, &block) == GPUPOOL_OK);
+  EXPECT(gpupool_simulated_launch(pool, first, block, MIB) == GPUPOOL_OK);
+  EXPECT(gpupool_deallocate(pool, block, first) == GPUPOOL_OK);
+  EXPECT(gpupool_allocate(pool, 200 * MIB, second, &block) != GPUPOOL_OK);
+  EXPECT(gpupool_visit_stats(pool, on_number_of_waits, &waits) == GPUPOOL_OK);
+  EXPECT(gpupool_simulated_complete(pool, first) == GPUPOOL_OK);
+  gpupool_destroy(pool);
+  return waits;
+}
+
+/* What the debug options and the wait say reaches the pool. */
+static void test_debug_and_wait(void) {
+  gpupool_options options;
+  gpupool_pool* pool = NULL;
+  gpupool_block block;
+  void* address = NULL;
+  gpupool_options_init(&options, sizeof options);
+  EXPECT(options.debug_scrub + options.debug_poison + options.debug_canary + options.debug_nvtx ==
+         0);
+  EXPECT(options.out_of_memory_wait_ns == 10000000000u);
+  options.device_kind = GPUPOOL_DEVICE_SIMULATED;
+  options.capacity_bytes = 256 * MIB;
+  EXPECT(waits_of(&options) == 1);
+  options.out_of_memory_wait_ns = 0;
+  EXPECT(waits_of(&options) == 0);
+  options.out_of_memory_wait_ns = (uint64_t)1 << 60;
+  expect_refused(&options, "out_of_memory.wait_ns");
+  options.out_of_memory_wait_ns = 0;
+  options.debug_scrub = 1;
+  options.debug_poison = 1;
+  expect_refused(&options, "debug.poison");
+  options.debug_poison = 0;
+  options.debug_nvtx = 1;
+  expect_refused(&options, "debug.nvtx");
+  options.debug_nvtx = 0;
+  options.debug_canary = 1;
+  EXPECT(gpupool_create(&options, &pool) == GPUPOOL_OK);
+  if (pool == NULL) return;
+  EXPECT(gpupool_allocate(pool, 3 * MIB, NULL, &address) == GPUPOOL_OK);
+  memset(&block, 0, sizeof block);
+  EXPECT(gpupool_visit_blocks(pool, on_live_block, &block) == GPUPOOL_OK);
+  EXPECT(block.requested_bytes == 3 * MIB && block.bytes >= 3 * MIB + 128);
+  EXPECT(gpupool_deallocate(pool, address, NULL) == GPUPOOL_OK);
+  gpupool_destroy(pool);
+}
+
 /* A program that was built against a shorter struct gets no more than it has room for, and what it
  * cannot say is the default. */
 static void test_shorter_structs(void) {
@@ -332,6 +404,7 @@ int main(void) {
   EXPECT(gpupool_last_error()[0] == '\0');
   test_wrong_options();
   test_shorter_structs();
+  test_debug_and_wait();
   pool = make_pool(&seen);
   test_blocks(pool, &seen);
   test_streams(pool);

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Installs this build into a folder of its own, builds the example against that folder alone, runs
-it and scrapes it."""
+"""Installs this build into a folder of its own, builds the examples against that folder alone, runs
+them and scrapes the service."""
 import argparse
+import os
 import pathlib
 import re
+import shlex
 import sys
 import tempfile
 
@@ -15,7 +17,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("build", "source", "cmake", "generator", "cxx"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("launcher", "cxx-flags", "config"):
+    for name in ("cc", "cudart", "launcher", "cxx-flags", "config"):
         parser.add_argument(f"--{name}", default="")
     return parser.parse_args()
 
@@ -45,6 +47,40 @@ def build_example(options, prefix, folder):
                    f"-DCMAKE_BUILD_TYPE={options.config}"], 60)
     processes.run([options.cmake, "--build", binary_dir], 180)
     return binary_dir / "training_service"
+
+
+def build_c_example(options, prefix, folder):
+    """With C as the only language: what the library needs of C++ has to come with it."""
+    binary_dir = folder / "example_c"
+    processes.run([options.cmake, "-S", pathlib.Path(options.source) / "examples/c",
+                   "-B", binary_dir, "-G", options.generator, f"-DCMAKE_PREFIX_PATH={prefix}",
+                   f"-DCMAKE_C_COMPILER={options.cc}", f"-DCMAKE_C_FLAGS={options.cxx_flags}",
+                   f"-DCMAKE_BUILD_TYPE={options.config}"], 60)
+    processes.run([options.cmake, "--build", binary_dir], 60)
+    return binary_dir / "pool_in_c"
+
+
+def link_c_example_by_hand(options, prefix, folder):
+    """The gcc line of examples/README.md, with this prefix, this toolkit and this compiler."""
+    source = pathlib.Path(options.source)
+    found = re.search(r"^    gcc ((?:.*\\\n)*.*)$", (source / "examples/README.md").read_text(), re.M)
+    processes.require(found, "examples/README.md has no gcc line")
+    program = folder / "pool_in_c"
+    line = found.group(1).replace("\\\n", " ").replace("~/gpupool", str(prefix))
+    line = line.replace("-o pool_in_c", f"-o {program}")
+    if options.cudart:
+        line = line.replace("/usr/local/cuda/lib64", str(pathlib.Path(options.cudart).parent))
+    else:
+        line = line.replace(" -lcudart_static", "")
+    processes.run([options.cc, *shlex.split(options.cxx_flags), *shlex.split(line)], 60, cwd=source)
+    return program
+
+
+def run_c_example(program, prefix):
+    # Where the libraries are shared, a program that was linked by hand has to be told where they are.
+    output = processes.run([program], 60, env={**os.environ, "LD_LIBRARY_PATH": f"{prefix}/lib"})
+    processes.require(re.search(r"^100 requests, \d+ of them without the driver, \d+ MiB held$",
+                                output, re.M), f"{program} printed:\n{output}")
 
 
 def write_config(folder, port):
@@ -88,6 +124,8 @@ def main():
         folder = pathlib.Path(name)
         prefix = folder / "prefix"
         install(options, prefix)
+        run_c_example(build_c_example(options, prefix, folder), prefix)
+        run_c_example(link_c_example_by_hand(options, prefix, folder), prefix)
         run_example(build_example(options, prefix, folder), folder)
     print("installed, built, ran, scraped")
     return 0

@@ -350,7 +350,7 @@ def links(tree):
 def commands(tree):
     """Documents name commands that scripts/dev knows, and CI runs the README's test command."""
     script = tree.text("scripts/dev") if "scripts/dev" in tree.paths else ""
-    known = set(re.findall(r"^cmd_(\w+)\(\)", script, re.M)) | {"help"}
+    known = set(re.findall(r"^cmd_([\w-]+)\(\)", script, re.M)) | {"help"}
     for path in tree.paths:
         if not path.endswith(".md"):
             continue

@@ -15,8 +15,9 @@ import tidy  # noqa: E402
 CLEAN = {
     ".clang-format": "DisableFormat: true\nSortIncludes: Never\n",
     "README.md": "Run `scripts/dev test`; see [the guide](docs/guide.md#top).\n",
-    "docs/guide.md": "Up to [the readme](../README.md), or `allocator/base/a.h`.\n",
-    "scripts/dev": "cmd_test() { true; }\ncmd_build() { true; }\n",
+    "docs/guide.md": "Up to [the readme](../README.md), or `allocator/base/a.h`.\n"
+                     "`scripts/dev gpu-x` is known.\n",
+    "scripts/dev": "cmd_test() { true; }\ncmd_build() { true; }\ncmd_gpu-x() { true; }\n",
     ".ci/run": "exec scripts/dev test\n",
     "CMakeLists.txt": "project(x)\nadd_subdirectory(allocator)\nadd_subdirectory(exporter)\n"
                       "add_subdirectory(tests)\n",

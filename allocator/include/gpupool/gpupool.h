@@ -15,7 +15,14 @@
  * size first and only ever grow at their end; whoever fills one says how long it is for the caller,
  * so that programs and libraries of different versions work together. Enumerators keep their
  * numbers. What each call means is said in gpupool/pool.h and gpupool/options.h; the names are the
- * same. Thread safety: as gpupool/pool.h says: all from any thread, gpupool_destroy when no other
+ * same.
+ *
+ * Only the C++ interface has: the YAML file and the exporter; of the options, alias_reuse, trim,
+ * contiguous, peers, thresholds, watched_sizes, clock, observer and out_of_memory_handler; of the
+ * calls, reconfigure, would_fit, find_export, check_canaries, allocate_for_any_stream and
+ * deallocate_unused; and of a failure's report, its tables, which gpupool_failure_json has.
+ *
+ * Thread safety: as gpupool/pool.h says: all from any thread, gpupool_destroy when no other
  * call of the pool is under way. Cost: that of the C++ call.
  */
 #ifndef GPUPOOL_GPUPOOL_H_
@@ -51,7 +58,10 @@ typedef enum gpupool_status {
 
 typedef enum gpupool_device_kind {
   GPUPOOL_DEVICE_CUDA = 0,
-  GPUPOOL_DEVICE_SIMULATED = 1 /* no card needed: for tests */
+  /* No card needed: for tests. Its memory is addresses alone, which a program that reads or writes
+   * them ends by SIGSEGV; its time is virtual, and goes on by what calls would have cost, so that a
+   * wait takes none of the program's. */
+  GPUPOOL_DEVICE_SIMULATED = 1
 } gpupool_device_kind;
 
 /* What the stream handle 0 names. It cannot be known from here how the caller was compiled. */
@@ -152,6 +162,13 @@ typedef struct gpupool_options {
   void* misuse_context;
   uint64_t simulated_capacity_bytes; /* memory of the simulated device */
   double recycling_wait; /* share of the time that requests may wait for pages to move */
+  /* DebugOptions, each 0 or 1. */
+  uint32_t debug_scrub;  /* a block is zeroed before anybody else gets it */
+  uint32_t debug_poison; /* filled with 0xCB when handed out and when freed; not with debug_scrub */
+  uint32_t debug_canary; /* what lies behind a block is checked: GPUPOOL_MISUSE_CANARY */
+  uint32_t debug_nvtx;   /* known to Compute Sanitizer; with GPUPOOL_BACKING_CUDAMALLOC alone */
+  uint64_t out_of_memory_wait_ns; /* how long a request waits for pending work before it fails, up
+                                     to an hour; 0: never */
 } gpupool_options;
 
 #define GPUPOOL_TAG_NONE 0xffu    /* no purpose */

@@ -1,9 +1,12 @@
 // A pool as a memory resource of CCCL (cuda::mr), for its containers and for RMM. Header only; the
 // one header of this library that needs CUDA's, where it is included and nowhere else.
 //
-//   gpupool::MemoryResource resource(*pool);                   // a handle: copies name the same
-//   pool void* p = resource.allocate(stream, bytes, alignment);     // CCCL 3.1 and later void* q =
-//   resource.allocate_async(bytes, alignment, stream);  // CCCL 3.0, CUDA 13.0
+//   gpupool::MemoryResource resource(*pool);  // a handle: copies name the same pool
+//   void* p = resource.allocate(stream, bytes, alignment);        // CCCL 3.1 and later
+//   void* q = resource.allocate_async(bytes, alignment, stream);  // CCCL 3.0, as in CUDA 13.0
+//
+// It needs C++20, as all headers here do (nvcc -std=c++20). CUDA 13 has CCCL in a folder of its
+// own, which nvcc knows; any other compiler is given it: -I$CUDA/include/cccl -I$CUDA/include.
 //
 // It has the names of both versions, so that one class satisfies
 //   CCCL 3.0    cuda::mr::resource (allocate and deallocate without a stream), async_resource

@@ -2,12 +2,10 @@
 // PyTorch's CUDAPluggableAllocator is given by name or by address, and those of the Python helper.
 // The names are plain C; the hooks take the C++ types that PyTorch passes.
 //
-//   gpupool_torch_alloc/free          for change_current_allocator: throws, as PyTorch turns no
-//   null
-//                                     pointer into an error there
-//   gpupool_torch_alloc_or_null/...   for torch.cuda.MemPool: null, upon which PyTorch frees what
-//   it
-//                                     has cached and tries again
+//   gpupool_torch_alloc, _free          for change_current_allocator: throws, as PyTorch turns
+//                                       no null pointer into an error there
+//   gpupool_torch_alloc_or_null, ...    for torch.cuda.MemPool: null, upon which PyTorch frees
+//                                       what it has cached and tries again
 //
 // Invariants: one pool a device, made at the first request for it; only gpupool_torch_alloc and the
 // hooks that PyTorch calls where an error can be raised throw, and only std::runtime_error, which
