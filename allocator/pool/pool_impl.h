@@ -261,8 +261,7 @@ class Pool::Impl : private internal::CrossStream {
   /// A shard's live bytes have moved by a step.
   void note_step(ThreadRecord& record) GPUPOOL_EXCLUDES(mu_);
   void note_step_locked(ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
-  /// Notes the most that was requested at once since the last look, as far as the shards tell;
-  /// gives what is live now.
+  /// Notes the most that was requested at once, as far as the shards tell; gives what is live now.
   std::uint64_t fold_peaks() GPUPOOL_REQUIRES(mu_);
   void arm(ThreadRecord& record) GPUPOOL_REQUIRES(mu_);
   void arm_all() GPUPOOL_REQUIRES(mu_);
@@ -296,8 +295,7 @@ class Pool::Impl : private internal::CrossStream {
   Result<void*> allocate_fallback(const AllocationRequest& request, StreamState* stream,
                                   ThreadRecord* record, FallbackReason reason, LadderLog& log)
       GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
-  /// Keeps to what the device has, where that is less than `supply` needs. False: it is to be
-  /// planned again.
+  /// Keeps to what the device has. False: `supply` needs more, and it is to be planned again.
   bool suits_device(const PageSupply& supply, GrowthRound& round) GPUPOOL_EXCLUDES(mu_)
       GPUPOOL_REQUIRES(growth_mu_);
   /// The driver has refused memory. False: and there is nothing else to try.
@@ -326,8 +324,7 @@ class Pool::Impl : private internal::CrossStream {
                                                bool may_extend) const GPUPOOL_REQUIRES(mu_);
   std::optional<internal::GrowthPlan> plan_sparing(const Shape& shape, StreamIndex stream) const
       GPUPOOL_REQUIRES(mu_);
-  /// How many pages are to go back, so that as many serve the request anew; nothing where there are
-  /// too few that are idle.
+  /// How many pages are to go back, so that as many serve the request; nothing: too few are idle.
   std::optional<std::uint64_t> pages_to_exchange(const Shape& shape, StreamIndex stream,
                                                  std::uint64_t headroom) const
       GPUPOOL_REQUIRES(mu_);
@@ -414,6 +411,7 @@ class Pool::Impl : private internal::CrossStream {
 
   // abandoned.cc
   void hold_blocks_of(const StreamState& stream) GPUPOOL_REQUIRES(mu_);
+  void let_go_of_ended() GPUPOOL_EXCLUDES(mu_);
   StreamState* find_own_stream(const void* pointer, RawStream raw) GPUPOOL_EXCLUDES(mu_);
 
   // upkeep.cc
@@ -421,7 +419,7 @@ class Pool::Impl : private internal::CrossStream {
   /// what is to be recorded for it while it exists.
   std::optional<internal::EpochEnd> let_go(StreamState* stream, const ThreadRecord* record)
       GPUPOOL_REQUIRES(mu_);
-  /// Gives freed fallbacks whose work is known complete back to the driver; returns their bytes.
+  /// The bytes of freed fallbacks that went back to the driver.
   std::uint64_t free_complete_fallbacks() GPUPOOL_EXCLUDES(mu_) GPUPOOL_REQUIRES(growth_mu_);
 
   // trimming.cc

@@ -104,6 +104,18 @@ void StreamTable::complete_pseudo(StreamState* state) {
   retire_if_complete(state->index_);
 }
 
+std::vector<NamedStream> StreamTable::find_unanswered() const {
+  std::vector<NamedStream> found;
+  for (StreamIndex i = 0; i < slots_.size(); ++i) {
+    const StreamState* const state = slots_[i]->state;
+    if (state == nullptr || !slots_[i]->can_record || !needs_event(i)) continue;
+    if (state->raw_ != per_thread_stream() && !is_left_alone(*state)) {
+      found.push_back({state->raw_, state->id_});
+    }
+  }
+  return found;
+}
+
 std::vector<StreamIndex> StreamTable::find_abandoned() const {
   std::vector<StreamIndex> found;
   for (StreamIndex i = 0; i < slots_.size(); ++i) {

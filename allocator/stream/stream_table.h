@@ -86,6 +86,12 @@ class StreamState {
   std::uint64_t thread_ = 0;  // thread_serial() of a per-thread default stream's
 };
 
+/// A stream's handle, and the identity that it had.
+struct NamedStream {
+  RawStream raw = nullptr;
+  std::uint64_t id = 0;
+};
+
 class StreamTable {
  public:
   StreamTable() = default;
@@ -104,6 +110,8 @@ class StreamTable {
   StreamState* adopt_pseudo(const StreamState& stream);
   /// Ends a pseudo-stream, all of whose work is complete.
   void complete_pseudo(StreamState* state);
+  /// Streams with work of which no event tells yet, and may be recorded by this thread.
+  std::vector<NamedStream> find_unanswered() const;
   /// Streams that have ended with work of which no event will tell. Requires: nobody is recording.
   std::vector<StreamIndex> find_abandoned() const;
   /// All work of one of those is complete.

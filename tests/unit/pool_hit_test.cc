@@ -255,6 +255,20 @@ TEST_F(PoolHitTest, SoAreHitsOfEveryForm) {
             3u);
 }
 
+TEST_F(PoolHitTest, AFreeOfABlockThatOthersUsedTakesNothingFromTheHeap) {
+  for (const std::uint64_t bytes : {4 * kKiB, 2 * kMiB}) {
+    for (int i = 0; i < 20; ++i) {
+      void* const block = allocate(bytes);
+      EXPECT_TRUE(pool_->record_stream(block, b_));
+      const std::uint64_t before = heap_allocations();
+      free(block);
+      EXPECT_TRUE(i < 10 || heap_allocations() == before) << bytes;
+      device_.complete_all();
+      pool_->maintain();
+    }
+  }
+}
+
 TEST_F(PoolHitTest, TheFirstFreeOfAThreadTakesNothingFromTheHeap) {
   for (const std::uint64_t bytes : kSizes) {
     std::vector<void*> blocks;

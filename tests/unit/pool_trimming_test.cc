@@ -266,8 +266,13 @@ TEST_F(PoolTrimmingTest, AReserveThatTheDriverWouldNotGiveIsTriedForAgain) {
   make_pool(options);
   free(allocate(63 * kPage));
   backend_.fail_nth(BackendCall::allocate, 1, Error::out_of_memory);
+  EXPECT_EQ(pool_->trim(0), 59 * kPage) << "once it is tried for again at once";
+  EXPECT_EQ(device_.held_bytes(), 4 * kPage);
+  free(allocate(63 * kPage));
+  backend_.fail_at_random(BackendCall::allocate, 1.0, Error::out_of_memory);
   EXPECT_EQ(pool_->trim(0), 63 * kPage);
   EXPECT_EQ(device_.held_bytes(), 0u);
+  backend_.clear();
   pool_->maintain(std::chrono::seconds(1));
   EXPECT_EQ(device_.held_bytes(), 4 * kPage);
 }

@@ -250,6 +250,34 @@ TEST_F(PrivatePoolsTest, APoolEndsWithPrivatePoolsThatWereNotReleased) {
   }
 }
 
+TEST_F(PrivatePoolsTest, AGraphsMemoryComesBackWhileAnotherPrivatePoolIsInUse) {
+  // As a MemPool around the whole training.
+  ASSERT_TRUE(pool_->begin_allocate_to_pool(kOther, only(raw_b_)).ok());
+  free_raw(allocate_raw(kMiB, raw_b_), raw_b_);
+  for (int round = 0; round < 10; ++round) {
+    begin(raw_a_);
+    free_raw(allocate_raw(20 * kMiB, raw_a_), raw_a_);
+    device_.destroy_graph(end(raw_a_));
+    EXPECT_TRUE(pool_->release_pool(kGraph).ok());
+    pool_->maintain();
+  }
+  EXPECT_TRUE(pool_->end_allocate_to_pool(kOther).ok());
+}
+
+TEST_F(PrivatePoolsTest, OfSeveralTheOneThatWasBegunLastServes) {
+  const auto all = [](RawStream) { return true; };
+  ASSERT_TRUE(pool_->begin_allocate_to_pool(kGraph, all).ok());
+  void* const of_graph = allocate_raw(4 * kMiB, raw_a_);
+  free_raw(of_graph, raw_a_);
+  ASSERT_TRUE(pool_->begin_allocate_to_pool(kOther, all).ok());
+  void* const of_other = allocate_raw(4 * kMiB, raw_a_);
+  EXPECT_NE(of_other, of_graph);
+  ASSERT_TRUE(pool_->begin_allocate_to_pool(kGraph, all).ok());
+  EXPECT_EQ(allocate_raw(4 * kMiB, raw_a_), of_graph);
+  free_raw(of_other, raw_a_);
+  free_raw(of_graph, raw_a_);
+}
+
 TEST_F(PrivatePoolsTest, APrivateBlockIsFreedByAnyThread) {
   begin(raw_a_);
   void* block = allocate_raw(40 * kMiB, raw_a_);

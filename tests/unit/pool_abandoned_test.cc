@@ -1,0 +1,87 @@
+// Streams that end without a word to the pool, and frees that still name them.
+#include "tests/unit/pool_fixture.h"
+
+namespace gpupool {
+namespace {
+
+class PoolAbandonedTest : public PoolFixture {
+ protected:
+  void SetUp() override { make_pool_of(64 * kMiB); }
+};
+
+TEST_F(PoolAbandonedTest, ABlockWaitsForAStreamWhoseHandleIsAnothersByNow) {
+  for (const std::uint64_t bytes : {20 * kMiB, 64 * kKiB, std::uint64_t{512}}) {
+    const RawStream gone = device_.create_stream();
+    void* const block = pool_->allocate(bytes, gone).value();
+    EXPECT_TRUE(work(gone, block, bytes));
+    device_.destroy_stream(gone);
+    const RawStream next = device_.create_stream();
+    ASSERT_EQ(next, gone) << "the device gives no handle again";
+    // As PyTorch does, which remembers the handle.
+    EXPECT_TRUE(pool_->deallocate(block, bytes, next));
+    EXPECT_EQ(pool_->stats().live_blocks, 0u);
+    void* const other = pool_->allocate(bytes, next).value();
+    EXPECT_NE(other, block);
+    EXPECT_TRUE(work(next, other, bytes)) << device_.last_violation();
+    device_.complete_all();
+    EXPECT_TRUE(pool_->deallocate(other, bytes, next));
+    device_.destroy_stream(next);
+  }
+  EXPECT_EQ(device_.violation_count(), 0u);
+}
+
+TEST_F(PoolAbandonedTest, ABlockIsFreedByTheHandleOfAStreamThatIsGone) {
+  const RawStream gone = device_.create_stream();
+  void* const block = pool_->allocate(20 * kMiB, gone).value();
+  device_.destroy_stream(gone);
+  EXPECT_TRUE(pool_->deallocate(block, 20 * kMiB, gone));
+  EXPECT_EQ(pool_->stats().live_blocks, 0u);
+  EXPECT_EQ(count(Misuse::unknown_stream), 0u);
+  // And by no other handle that names nobody.
+  void* const mine = allocate(kMiB);
+  EXPECT_FALSE(pool_->deallocate(mine, kMiB, gone));
+  EXPECT_EQ(count(Misuse::unknown_stream), 1u);
+  free(mine);
+}
+
+TEST_F(PoolAbandonedTest, WhatNoEventTellsOfIsThereForARequestThatWouldFail) {
+  for (int round = 0; round < 20; ++round) {
+    const RawStream raw = device_.create_stream();
+    const auto block = pool_->allocate(40 * kMiB, raw);
+    ASSERT_TRUE(block.ok()) << round << "\n" << pool_->last_failure().text();
+    EXPECT_TRUE(pool_->deallocate(block.value(), raw));
+    device_.destroy_stream(raw);
+  }
+  // Nor where the driver refused the last event.
+  void* const block = allocate(40 * kMiB, b_);
+  free(block, b_);
+  backend_.fail_at_random(BackendCall::record_event, 1.0, Error::backend_failure);
+  EXPECT_TRUE(pool_->release_stream(b_));
+  backend_.clear();
+  const auto served = pool_->allocate(40 * kMiB, a_);
+  ASSERT_TRUE(served.ok()) << pool_->last_failure().text();
+  free(served.value());
+  pool_->check_invariants();
+}
+
+TEST_F(PoolAbandonedTest, ItIsNotThereWhileTheDeviceWorks) {
+  const RawStream gone = device_.create_stream();
+  void* const block = pool_->allocate(40 * kMiB, gone).value();
+  SimulatedWork work;
+  work.address = reinterpret_cast<DeviceAddress>(block);
+  work.bytes = 40 * kMiB;
+  work.duration_ns = 50'000'000;
+  EXPECT_TRUE(device_.launch(gone, work).ok());
+  EXPECT_TRUE(pool_->deallocate(block, gone));
+  device_.destroy_stream(gone);
+  const RawStream next = device_.create_stream();
+  const std::uint64_t before = device_.clock().now_ns();
+  void* const other = pool_->allocate(40 * kMiB, next).value();
+  EXPECT_GE(device_.clock().now_ns() - before, 50'000'000u);
+  EXPECT_TRUE(this->work(next, other, 40 * kMiB)) << device_.last_violation();
+  device_.complete_all();
+  EXPECT_TRUE(pool_->deallocate(other, next));
+}
+
+}  // namespace
+}  // namespace gpupool
