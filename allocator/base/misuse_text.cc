@@ -44,8 +44,9 @@ std::string misuse_text(const MisuseReport& report, std::span<const std::string>
   }
   text += " of " + address_text(report.pointer);
   if (report.block != nullptr) {
-    text += report.block == report.pointer ? ", a block of "
-                                           : ", of the block " + address_text(report.block) + " of ";
+    text += report.block == report.pointer
+                ? ", a block of "
+                : ", of the block " + address_text(report.block) + " of ";
     text += std::to_string(report.block_bytes) + " bytes";
   }
   return text + given_text(report) + tag_text(report.tag, tags);

@@ -67,7 +67,8 @@ TEST(MisuseLogDeathTest, AbortComesAfterTheLine) {
         SimulatedBackend device;
         const auto pool = Pool::create(device, config.value().pool);
         int local = 0;
-        pool.value()->deallocate(&local, pool.value()->adopt_stream(device.create_stream()).value());
+        pool.value()->deallocate(&local,
+                                 pool.value()->adopt_stream(device.create_stream()).value());
       },
       "^gpupool: misuse: foreign_pointer of 0x[0-9a-f]+; further ones [^\n]*\n$");
 }
