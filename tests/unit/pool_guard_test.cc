@@ -285,7 +285,7 @@ TEST_F(PoolGuardTest, WhatIsWrittenAfterALookIsToldAtTheNext) {
   // What its holder did is forgotten with it.
   unsigned char* const next = allocate(3000, a_);
   ASSERT_EQ(next, block);
-  next[3004] = 2;
+  next[3004] = 1;
   next[3009] = 1;
   EXPECT_EQ(pool_->check_canaries(), 1u);
   ASSERT_TRUE(pool_->deallocate(next, a_));
