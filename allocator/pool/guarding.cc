@@ -85,13 +85,16 @@ std::uint64_t Pool::check_canaries() {
       if (!find(target)) continue;
       block = impl.guarded(target);
     }
-    const auto overrun = impl.guards_.find_overrun(block, nullptr);
-    if (!overrun.has_value()) continue;
+    const auto found = impl.guards_.find_overrun(block, nullptr);
+    if (!found.has_value()) continue;
     {
       // What was read of a block that is another's by now says nothing.
       MutexLock lock(impl.mu_);
       Impl::Target target;
       if (!find(target) || impl.guarded(target).requested_bytes != block.requested_bytes) continue;
+      const auto overrun = impl.guards_.find_untold(block, *found);
+      if (!overrun.has_value()) continue;
+      impl.guards_.note_told(block, *found);
       const Tag tag = Impl::tag_of(impl.record_of(target).load());
       misuse = impl.count_misuse(overrun_of(block, *overrun, tag));
     }

@@ -34,7 +34,12 @@ std::optional<std::uint64_t> Guards::on_free(const GuardedBlock& block, RawStrea
   const auto capture = backend_.capture_state(stream);
   const bool is_free_of_capture = capture.ok() && capture.value() == CaptureState::none;
   std::optional<std::uint64_t> overrun;
-  if (options_.canary && is_free_of_capture) overrun = find_overrun(block, stream);
+  if (options_.canary) {
+    if (is_free_of_capture) {
+      if (const auto found = find_overrun(block, stream)) overrun = find_untold(block, *found);
+    }
+    forget(block);
+  }
   const bool may_fill = is_free_of_capture && !has_other_uses;
   if (options_.scrub) {
     // Whatever the reason, the next holder must not read it.
@@ -48,14 +53,34 @@ std::optional<std::uint64_t> Guards::on_free(const GuardedBlock& block, RawStrea
   return overrun;
 }
 
-std::optional<std::uint64_t> Guards::find_overrun(const GuardedBlock& block, RawStream stream) {
-  std::array<std::uint8_t, kCanaryBytes> found;
+std::optional<Guards::Canary> Guards::find_overrun(const GuardedBlock& block, RawStream stream) {
+  Canary found;
   const DeviceAddress end = block.address + block.requested_bytes;
   if (!backend_.read(end, found.size(), found.data(), stream).ok()) return std::nullopt;
-  const auto wrong = std::find_if(found.begin(), found.end(),
-                                  [](std::uint8_t byte) { return byte != kCanaryByte; });
-  if (wrong == found.end()) return std::nullopt;
-  return block.requested_bytes + static_cast<std::uint64_t>(wrong - found.begin());
+  const bool is_intact = std::all_of(found.begin(), found.end(),
+                                     [](std::uint8_t byte) { return byte == kCanaryByte; });
+  if (is_intact) return std::nullopt;
+  return found;
+}
+
+std::optional<std::uint64_t> Guards::find_untold(const GuardedBlock& block, const Canary& found) {
+  const MutexLock lock(told_mu_);
+  const auto told = told_.find(block.address);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const bool is_told = told != told_.end() && found[i] == told->second[i];
+    if (found[i] != kCanaryByte && !is_told) return block.requested_bytes + i;
+  }
+  return std::nullopt;
+}
+
+void Guards::note_told(const GuardedBlock& block, const Canary& found) {
+  const MutexLock lock(told_mu_);
+  told_.insert_or_assign(block.address, found);
+}
+
+void Guards::forget(const GuardedBlock& block) {
+  const MutexLock lock(told_mu_);
+  told_.erase(block.address);
 }
 
 }  // namespace gpupool::internal

@@ -16,16 +16,22 @@
 //
 // canary: kCanaryBytes behind what was requested; they count as waste. A write in front of a block
 // meets those of the block before it. They are read back when the block is freed, which waits for
-// the stream; a free in a capture does not look.
+// the stream; a free in a capture does not look. What was found of a live block is remembered until
+// the block is freed, so that it is told once. (To write the bytes anew instead would take the
+// block from its holder meanwhile: freed in between, they would be another's.)
 //
-// Thread safety: any thread, without the pool's lock. Cost: driver calls; off, a load.
+// Thread safety: any thread, without the pool's lock; find_untold() and note_told() make no driver
+// call, and may be used under it. Cost: driver calls; off, a load.
 #ifndef GPUPOOL_POOL_GUARDS_H_
 #define GPUPOOL_POOL_GUARDS_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 
+#include "base/mutex.h"
 #include "gpupool/backend.h"
 #include "gpupool/options.h"
 
@@ -56,8 +62,13 @@ class Guards {
   /// Gives where the first byte behind the block that was written to lies, from the block's start.
   std::optional<std::uint64_t> on_free(const GuardedBlock& block, RawStream stream,
                                        bool has_other_uses);
-  /// The same question of a live block. Nothing, too, where it cannot be read.
-  std::optional<std::uint64_t> find_overrun(const GuardedBlock& block, RawStream stream);
+  /// What lies behind a block where that was written to; nothing, too, where it cannot be read.
+  using Canary = std::array<std::uint8_t, kCanaryBytes>;
+  std::optional<Canary> find_overrun(const GuardedBlock& block, RawStream stream);
+  /// Where the first byte of that lies which nobody was told of, from the block's start.
+  std::optional<std::uint64_t> find_untold(const GuardedBlock& block, const Canary& found);
+  /// All of that is told of from now on. Requires: the block stays live during the call.
+  void note_told(const GuardedBlock& block, const Canary& found);
 
   std::uint64_t fills() const noexcept { return fills_.load(std::memory_order_relaxed); }
   std::uint64_t postponed() const noexcept { return postponed_.load(std::memory_order_relaxed); }
@@ -65,6 +76,7 @@ class Guards {
  private:
   Result<void> fill(DeviceAddress address, std::uint64_t bytes, std::uint8_t value,
                     RawStream stream);
+  void forget(const GuardedBlock& block);
 
   static constexpr std::uint8_t kCanaryByte = 0xc5;
 
@@ -74,6 +86,8 @@ class Guards {
   BlockNotes* notes_ = nullptr;
   std::atomic<std::uint64_t> fills_{0};
   std::atomic<std::uint64_t> postponed_{0};
+  Mutex told_mu_;  // taken last
+  std::unordered_map<DeviceAddress, Canary> told_ GPUPOOL_GUARDED_BY(told_mu_);
 };
 
 }  // namespace gpupool::internal

@@ -10,6 +10,7 @@
 #include "exporter/config/choice.h"
 #include "exporter/config/duration_text.h"
 #include "exporter/config/error_list.h"
+#include "exporter/config/misuse_log.h"
 #include "exporter/config/scalars.h"
 #include "exporter/config/section.h"
 #include "exporter/config/torch_section.h"
@@ -292,6 +293,7 @@ Result<Config, std::vector<ConfigError>> parse_config(std::string_view yaml) {
   const internal::YamlDocument document = internal::read_yaml(yaml, errors);
   if (document.is_complete) internal::read_config(document.root, config, errors);
   if (!errors.empty()) return errors.take();
+  config.pool.misuse_handler = internal::MisuseLog(config.pool.tags);
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include "exporter/config/choice.h"
 #include "exporter/config/scalars.h"
 #include "exporter/config/section.h"
+#include "exporter/config/yaml_document.h"
 
 namespace gpupool {
 namespace internal {
@@ -40,7 +41,20 @@ void read_torch(const YamlNode& node, TorchOptions& torch, ErrorList& errors) {
 
 }  // namespace internal
 
-OnConfigError find_on_config_error(std::string_view yaml) noexcept {
+namespace {
+
+const internal::YamlNode* find_key(const internal::YamlNode* node, std::string_view key) {
+  if (node == nullptr || node->kind != internal::YamlNode::Kind::mapping) return nullptr;
+  const auto found = std::ranges::find(node->items, key, &internal::YamlNode::key);
+  return found == node->items.end() ? nullptr : &*found;
+}
+
+OnConfigError on_config_error_named(std::string_view word) {
+  return word == to_string(OnConfigError::defaults) ? OnConfigError::defaults : OnConfigError::stop;
+}
+
+/// Of what is no YAML, or a part of a file only, line by line.
+OnConfigError scan_for_on_config_error(std::string_view yaml) {
   constexpr std::string_view kKey = "on_config_error:";
   constexpr std::string_view kBlanks = " \t\r";
   while (!yaml.empty()) {
@@ -52,10 +66,19 @@ OnConfigError find_on_config_error(std::string_view yaml) noexcept {
     line.remove_prefix(kKey.size());
     line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
     line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
-    return line == to_string(OnConfigError::defaults) ? OnConfigError::defaults
-                                                      : OnConfigError::stop;
+    return on_config_error_named(line);
   }
   return OnConfigError::stop;
+}
+
+}  // namespace
+
+OnConfigError find_on_config_error(std::string_view yaml) {
+  internal::ErrorList errors;  // told already, by whoever could not read the file
+  const internal::YamlDocument document = internal::read_yaml(yaml, errors);
+  const auto* const found = find_key(find_key(&document.root, "torch"), "on_config_error");
+  if (found != nullptr) return on_config_error_named(found->text);
+  return errors.empty() ? OnConfigError::stop : scan_for_on_config_error(yaml);
 }
 
 const char* to_string(OnConfigError value) noexcept {

@@ -57,6 +57,22 @@ TEST(TorchConfig, WhatAWrongFileSaysOfItselfIsFound) {
                            "# on_config_error: defaults", "on_config_error: defaultsx"}) {
     EXPECT_EQ(find_on_config_error(none), OnConfigError::stop) << none;
   }
+  // Where it is YAML, however that is written.
+  for (const char* defaults :
+       {"torch: {on_config_error: defaults}\npool: {capacity: -1}\n",
+        "pool: {capacity: -1}\ntorch:\n  {device: tpu, on_config_error: \"defaults\"}\n",
+        "{torch: {\"on_config_error\": defaults}, pool: [1, 2]}",
+        "torch:\n  on_config_error:\n    defaults\nnothing: true\n",
+        "torch: {on_config_error: defaults}\nversion: 1\nversion: 1\n"}) {
+    EXPECT_FALSE(parse_config(defaults).ok()) << defaults;
+    EXPECT_EQ(find_on_config_error(defaults), OnConfigError::defaults) << defaults;
+  }
+  for (const char* stop :
+       {"torch: {on_config_error: stop}\nnothing: true\n", "torch: [on_config_error, defaults]\n",
+        "torch: {on_config_error: [defaults]}\n", "pool: {on_config_error: defaults}\n",
+        "torch: {device: tpu}\npool:\n  on_config_error: defaults\n", "[torch]", "torch"}) {
+    EXPECT_EQ(find_on_config_error(stop), OnConfigError::stop) << stop;
+  }
   // The first one counts, as a key given twice is an error in itself.
   EXPECT_EQ(find_on_config_error("on_config_error: stop\non_config_error: defaults\n"),
             OnConfigError::stop);

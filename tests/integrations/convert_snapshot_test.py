@@ -93,7 +93,8 @@ class ConvertSnapshotTest(unittest.TestCase):
         self.convert()
         self.assertEqual(self.lines(), ["a 0 512 0 1", "f 0 1", "a 1 1024 0 1", "f 1 1"])
         self.write([event("alloc", 0x1000, 512), event("alloc", 0x1000, 512)])
-        with self.assertRaisesRegex(ValueError, "0x1000 is given out twice"):
+        from gpupool.torch import SnapshotError
+        with self.assertRaisesRegex(SnapshotError, "0x1000 is given out twice"):
             self.convert()
 
     def test_what_was_live_before_comes_first(self):

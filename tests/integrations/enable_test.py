@@ -75,6 +75,13 @@ class EnableTest(unittest.TestCase):
             pool.enable("one.yaml")
         """)
 
+    def test_a_file_of_the_environment_that_is_not_there_enables_nothing(self):
+        self.run_child("""
+            import torch
+            fails(lambda: pool.enable(), "/nowhere.yaml: cannot be opened")
+            assert not pool.is_enabled() and torch.cuda.memory.current is None
+        """, GPUPOOL_CONFIG="/nowhere.yaml")
+
     def test_a_missing_plug_in_says_how_to_get_one(self):
         self.run_child("""
             from gpupool.torch import _library

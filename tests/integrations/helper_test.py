@@ -175,14 +175,16 @@ class HelperTest(unittest.TestCase):
             report = recording.stop()
             assert recording.stop() == report
             print(json.dumps(report))
-            with pool.record("plain.trace"):
+            with pool.record("plain.trace") as plain:
                 pass
+            assert plain.stop()["file_bytes"] == os.path.getsize("plain.trace")
             fails(lambda: pool.record("/nowhere/at/all.trace"), "/nowhere/at/all.trace")
         """)
         report = json.loads(out)
         self.assertEqual((report["allocations"], report["frees"], report["live_at_start"]),
                          (10, 10, 1))
         self.assertEqual(report["end"], "stopped")
+        self.assertEqual(report["file_bytes"], (self.folder / "job.trace.gz").stat().st_size)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                          ["job.trace.gz", "plain.trace"])
         with gzip.open(self.folder / "job.trace.gz", "rt", encoding="ascii") as trace:

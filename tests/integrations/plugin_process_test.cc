@@ -100,6 +100,53 @@ TEST_F(PluginProcessTest, AWrongFileThatSaysSoGoesOnWithTheDefaultsAfterOneLine)
       "allocated, limit 150323855360\n$");
 }
 
+TEST_F(PluginProcessTest, AWrongFileSaysSoInFlowStyleToo) {
+  const std::string path =
+      write_config("torch: {on_config_error: defaults}\npool: {capacity: 64 MB of it}\n");
+  EXPECT_EXIT(
+      {
+        setenv("GPUPOOL_CONFIG", path.c_str(), 1);
+        const Plugin plugin;
+        allocate_and_leave(plugin);
+      },
+      ::testing::ExitedWithCode(0),
+      "going on with the defaults: [^\n]*\nallocated, limit 150323855360\n$");
+}
+
+TEST_F(PluginProcessTest, ASecondFreeIsOneLineThatHasTheAddress) {
+  EXPECT_EXIT(
+      {
+        const Plugin plugin;
+        void* const block = plugin.alloc(kMiB, 0);
+        for (int i = 0; i < 3; ++i) plugin.free(block, kMiB, 0);
+        if (plugin.counters().foreign_frees != 2) std::_Exit(1);
+        if (plugin.numbers(0)["misuses.double_free"] != 2) std::_Exit(2);
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "^gpupool: device 0: misuse, refused or ignored: double_free of 0x[0-9a-f]+; [^\n]*\n$");
+}
+
+TEST_F(PluginProcessTest, AMisuseIsToldWithSizesAndEachKindOnceADevice) {
+  EXPECT_EXIT(
+      {
+        const Plugin plugin;
+        plugin.free(plugin.alloc(kMiB, 1), 17, 1);
+        plugin.free(plugin.alloc(kMiB, 1), 17, 1);
+        int local = 0;
+        plugin.free(&local, 17, 1);
+        plugin.free(&local, 17, 62);  // has no pool, and so nobody else who could say it
+        plugin.free(&local, 17, 62);
+        if (plugin.counters().foreign_frees != 3) std::_Exit(1);
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "^gpupool: device 1: misuse, [^\n]*wrong_size of 0x[0-9a-f]+, a block of 1048576 bytes, given"
+      " as 17 bytes; [^\n]*\n"
+      "gpupool: device 1: misuse, [^\n]*foreign_pointer of 0x[0-9a-f]+; [^\n]*\n"
+      "gpupool: an address was freed on a device without a pool[^\n]*\n$");
+}
+
 TEST_F(PluginProcessTest, AFileThatIsNotThereStops) {
   EXPECT_EXIT(
       {

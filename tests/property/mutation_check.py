@@ -196,6 +196,8 @@ MUTATIONS = (
     Mutation("a canary takes no room", "pool/allocate.cc",
              "shape_of(request.bytes + guards_.canary_bytes(),", "shape_of(request.bytes,", (),
              "PoolGuardTest.*", "pool"),
+    Mutation("what was told of a canary outlives the block", "pool/guards.cc",
+             "    forget(block);\n", "", (), "PoolGuardTest.WhatIsWritten*", "pool"),
     Mutation("a moved page is the device's alone", "backend/driver.cc",
              "return peers_.empty() ? backend_", "return true ? backend_", (), "PoolPeersTest.*",
              "pool"),

@@ -262,10 +262,33 @@ TEST_F(PoolGuardTest, CheckCanariesLooksAtLiveBlocks) {
   EXPECT_EQ(misuses_[0].given, 3004u);
   EXPECT_EQ(misuses_[1].block, own);
   EXPECT_EQ(count(Misuse::canary), 2u);
-  // And again when they are freed.
+  // Neither another look nor the free tells it again.
+  EXPECT_EQ(pool_->check_canaries(), 0u);
   EXPECT_TRUE(pool_->deallocate(bad, a_));
   EXPECT_TRUE(pool_->deallocate(own, a_));
   EXPECT_TRUE(pool_->deallocate(good, a_));
+  EXPECT_EQ(count(Misuse::canary), 2u);
+}
+
+TEST_F(PoolGuardTest, WhatIsWrittenAfterALookIsToldAtTheNext) {
+  make_pool({.canary = true});
+  unsigned char* const block = allocate(3000, a_);
+  block[3004] = 1;
+  EXPECT_EQ(pool_->check_canaries(), 1u);
+  block[3009] = 1;
+  EXPECT_EQ(pool_->check_canaries(), 1u);
+  block[3004] = 2;
+  ASSERT_TRUE(pool_->deallocate(block, a_));
+  ASSERT_EQ(misuses_.size(), 3u);
+  EXPECT_EQ(misuses_[1].given, 3009u);
+  EXPECT_EQ(misuses_[2].given, 3004u);
+  // What its holder did is forgotten with it.
+  unsigned char* const next = allocate(3000, a_);
+  ASSERT_EQ(next, block);
+  next[3004] = 1;
+  next[3009] = 1;
+  EXPECT_EQ(pool_->check_canaries(), 1u);
+  ASSERT_TRUE(pool_->deallocate(next, a_));
   EXPECT_EQ(count(Misuse::canary), 4u);
 }
 

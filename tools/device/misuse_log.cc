@@ -1,17 +1,15 @@
 #include "tools/device/misuse_log.h"
 
-#include <cinttypes>
 #include <cstdio>
+
+#include "gpupool/misuse_text.h"
 
 namespace gpupool::tools {
 
 void log_misuse(const MisuseReport& report) {
   if (!report.first_of_kind) return;
-  std::fprintf(stderr,
-               "gpupool: misuse: %s of %p (block %p of %" PRIu64 " bytes, given %" PRIu64
-               "); more of this kind are counted, not printed\n",
-               to_string(report.kind), report.pointer, report.block, report.block_bytes,
-               report.given);
+  std::fprintf(stderr, "gpupool: misuse: %s; further ones of this kind are only counted\n",
+               misuse_text(report).c_str());
 }
 
 }  // namespace gpupool::tools

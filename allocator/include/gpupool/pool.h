@@ -281,9 +281,9 @@ class Pool {
   /// Ends the recording, as the pool's end does, and waits for the file. The error names the path
   /// and why it could not be written to the end; what is there is a trace all the same.
   Result<RecordReport, Status> stop_recording();
-  /// Reads what lies behind each live block (DebugOptions::canary); gives how many were written to,
-  /// each of them a Misuse::canary. Waits for the legacy stream. Blocks freed meanwhile are not
-  /// looked at. 0 where the option is off.
+  /// Reads what lies behind each live block (DebugOptions::canary); gives how many were written to
+  /// since it was last called, each a Misuse::canary that the free will not report again. Waits for
+  /// the legacy stream. Blocks freed meanwhile are not looked at. 0 where the option is off.
   std::uint64_t check_canaries();
   /// A free came with the ordinal of another device than the pool's: counts and reports that. The
   /// free itself goes on: the pool trusts its own table.

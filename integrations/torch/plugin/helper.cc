@@ -83,7 +83,8 @@ void gpupool_torch_get_counters(gpupool_torch_counters* counters, std::size_t si
   to.refused_sizes = from.refused_sizes.load();
   to.wrong_devices = from.wrong_devices.load();
   to.wrong_streams = from.wrong_streams.load();
-  to.foreign_frees = from.foreign_frees.load();
+  to.foreign_frees =
+      from.foreign_frees.load() + from.frees_without_pool.load() + from.foreign_records.load();
   to.calls_after_fork = from.calls_after_fork.load();
   to.calls_at_exit = from.calls_at_exit.load();
   std::memset(static_cast<void*>(counters), 0, size);

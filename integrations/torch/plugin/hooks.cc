@@ -113,6 +113,20 @@ void give_back(const Owner& owner, void* block, std::size_t bytes, RawStream giv
   pool.deallocate(block, bytes, *owner.stream);
 }
 
+/// The named device's pool knows whether it was freed before, counts it in the metrics as well, and
+/// says so; where there is none the plug-in does.
+void refuse_foreign_free(void* block, int device, RawStream stream) {
+  Runtime& runtime = Runtime::instance();
+  if (gpupool_pool* const named = runtime.find(device)) {
+    runtime.counters().foreign_frees.fetch_add(1, std::memory_order_relaxed);
+    pool_of(named).deallocate(block, resolve_stream(named, stream));
+    return;
+  }
+  count(runtime.counters().frees_without_pool,
+        "an address was freed on a device without a pool, and no other pool has given it out;"
+        " ignored, and further ones are only counted");
+}
+
 void deallocate(void* block, std::size_t bytes, int device, RawStream stream) {
   Runtime& runtime = Runtime::instance();
   if (runtime.phase() != Phase::running) {
@@ -122,13 +136,7 @@ void deallocate(void* block, std::size_t bytes, int device, RawStream stream) {
   if (block == nullptr) return;
   const Owner owner = find_owner(runtime, block, device);
   if (owner.pool == nullptr) [[unlikely]] {
-    count(runtime.counters().foreign_frees,
-          "an address was freed that no pool has given out, or that was freed before; ignored, and"
-          " further ones are only counted");
-    // It knows which of the two, and its counters are in the metrics.
-    if (gpupool_pool* const named = runtime.find(device)) {
-      pool_of(named).deallocate(block, resolve_stream(named, stream));
-    }
+    refuse_foreign_free(block, device, stream);
     return;
   }
   if (owner.device != device) [[unlikely]] {
@@ -228,7 +236,7 @@ void gpupool_torch_record_stream(void* block, gpupool_raw_stream stream) {
   if (block == nullptr || runtime.phase() != Phase::running) return;
   const Owner owner = gpupool::torch::find_owner(runtime, block, -1);
   if (owner.pool == nullptr) {
-    gpupool::torch::count(runtime.counters().foreign_frees,
+    gpupool::torch::count(runtime.counters().foreign_records,
                           "record_stream of an address that no pool has given out; ignored, and"
                           " further ones are only counted");
     return;

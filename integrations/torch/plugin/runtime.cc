@@ -8,8 +8,10 @@
 #include <memory>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "gpupool/cuda_backend.h"
+#include "gpupool/misuse_text.h"
 #include "gpupool/simulated_backend.h"
 #include "integrations/torch/plugin/log.h"
 #include "integrations/torch/plugin/other_copy.h"
@@ -34,10 +36,13 @@ void note_exit() {
   process_upkeep->end(kPatience);
 }
 
-void report_misuse(const MisuseReport& report) {
-  if (!report.first_of_kind) return;
-  log_line(std::string("misuse, refused or ignored: ") + to_string(report.kind) +
-           "; further ones of this kind are only counted");
+/// By value: the pool keeps it for as long as it lives.
+auto misuse_handler(int device, std::vector<std::string> tags) {
+  return [device, tags = std::move(tags)](const MisuseReport& report) {
+    if (!report.first_of_kind) return;
+    log_line("device " + std::to_string(device) + ": misuse, refused or ignored: " +
+             misuse_text(report, tags) + "; further ones of this kind are only counted");
+  };
 }
 
 }  // namespace
@@ -129,7 +134,7 @@ Result<gpupool_pool*, Status> Runtime::make_locked(int device) {
   auto backend = open_device(device);
   if (!backend.ok()) return failed(backend.error());
   PoolOptions options = config.pool;
-  options.misuse_handler = report_misuse;
+  options.misuse_handler = misuse_handler(device, options.tags);
   auto pool = Pool::create(*backend.value(), std::move(options));
   if (!pool.ok()) return failed(pool.error());
   const auto index = static_cast<std::size_t>(device);

@@ -34,7 +34,11 @@ struct Counters {
   std::atomic<std::uint64_t> refused_sizes{0};
   std::atomic<std::uint64_t> wrong_devices{0};
   std::atomic<std::uint64_t> wrong_streams{0};
+  // Shown as one, and kept apart as each is told of at its first. The first are counted by the
+  // named device's pool as well, as a misuse.
   std::atomic<std::uint64_t> foreign_frees{0};
+  std::atomic<std::uint64_t> frees_without_pool{0};
+  std::atomic<std::uint64_t> foreign_records{0};
   std::atomic<std::uint64_t> calls_after_fork{0};
   std::atomic<std::uint64_t> calls_at_exit{0};
 };

@@ -73,13 +73,15 @@ struct ConfigError {
   std::string text(std::string_view file) const;
 };
 
-/// Reads `path`; errors name what could not be read or understood.
+/// Reads `path`; errors name what could not be read or understood. The pool's misuse handler is one
+/// that writes a line on standard error for the first of each kind; put another in its place to
+/// have them elsewhere.
 Result<Config, std::vector<ConfigError>> load_config_file(const std::string& path);
 Result<Config, std::vector<ConfigError>> parse_config(std::string_view yaml);
 
-/// torch.on_config_error of a file that is wrong elsewhere, and so may be no YAML: the first line
-/// that sets it, `stop` where none does.
-OnConfigError find_on_config_error(std::string_view yaml) noexcept;
+/// torch.on_config_error of a file that is wrong elsewhere. Where it is no YAML, that is the first
+/// line that sets it; `stop` where nothing does.
+OnConfigError find_on_config_error(std::string_view yaml);
 /// The same for what load_config_file() could not load.
 OnConfigError find_on_config_error_in_file(const std::string& path);
 

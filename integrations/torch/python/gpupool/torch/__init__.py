@@ -16,11 +16,11 @@ from gpupool.torch._library import GpupoolError
 from gpupool.torch._recording import Recording, record
 from gpupool.torch._reports import (last_failure, maintain, memory_stats, plugin_counters,
                                     reset_peak_memory_stats, snapshot, trim, url)
-from gpupool.torch._snapshot_trace import convert_snapshot
+from gpupool.torch._snapshot_trace import SnapshotError, convert_snapshot
 from gpupool.torch._tags import tag
 
 __all__ = [
-    "GpupoolError", "Recording", "convert_snapshot", "enable", "is_enabled", "is_out_of_memory",
-    "last_failure", "maintain", "mem_pool", "memory_stats", "plugin_counters",
+    "GpupoolError", "Recording", "SnapshotError", "convert_snapshot", "enable", "is_enabled",
+    "is_out_of_memory", "last_failure", "maintain", "mem_pool", "memory_stats", "plugin_counters",
     "raises_out_of_memory", "record", "reset_peak_memory_stats", "snapshot", "tag", "trim", "url",
 ]

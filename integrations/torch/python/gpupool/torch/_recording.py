@@ -43,6 +43,8 @@ class Recording:
                 shutil.copyfileobj(plain, packed, 1 << 20)
             os.unlink(self._written)
         self._report = {name: getattr(report, name) for name in report.NUMBERS}
+        # The pool has counted the plain text; what lies at the path may be packed.
+        self._report["file_bytes"] = os.path.getsize(self._path)
         self._report["end"] = _ENDS[report.end]
         return self._report
 

@@ -156,7 +156,11 @@ def url(device=None):
 
 
 def plugin_counters():
-    """What the plug-in itself counts, all devices together: calls that were wrong or too late."""
+    """What the plug-in itself counts, all devices together: calls that were wrong or too late.
+
+    Not to be added to memory_stats(): a foreign or second free is in foreign_frees here, and in
+    gpupool.misuses.foreign_pointer or .double_free of the device that it named as well.
+    """
     library = _library.load()
     counters = _library.Counters()
     library.gpupool_torch_get_counters(counters, ctypes.sizeof(counters))
