@@ -223,6 +223,8 @@ MUTATIONS = (
              "  if (options.recycling != Recycling::eager || holds_more_) return limit_pages;\n",
              "  if (options.recycling != Recycling::eager) return limit_pages;\n", (),
              "PoolRecyclingTest.MoreIsHeld*", "pool"),
+    Mutation("a block does not wait for a stream that ended without a word", "pool/deallocate.cc",
+             "    hold_blocks_of(*former);\n", "", (), "PoolAbandonedTest.ABlockWaits*", "pool"),
     Mutation("who used a large block is asked when memory runs short", "pool/deallocate.cc",
              "    if (use.at_free && bytes >= kEventAtFreeBytes) "
              "users_of_freed_.push_back(use.ticket.stream);\n", "", (),

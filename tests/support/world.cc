@@ -162,6 +162,9 @@ void World::end_stream(StreamSlot slot) {
   } else {
     has_lost_completions = true;
     unannounced_.insert(stream->key);
+    has_left_blocks |= std::any_of(blocks.begin(), blocks.end(), [&](const auto& named) {
+      return named.second.owner == stream->key;
+    });
   }
   device.destroy_stream(stream->raw);
   *stream = Stream();

@@ -163,6 +163,9 @@ class World {
   StatsV1 last_stats;                 // from before the pool ended
   bool has_faults = false;            // some call was made to fail
   bool has_lost_completions = false;  // so that some memory may rightly stay pending for ever
+  // Live on a stream that ended without a word: they wait for it, and what shares a chunk with them
+  // does, too, of which a program knows nothing.
+  bool has_left_blocks = false;
 
  private:
   // others.cc
