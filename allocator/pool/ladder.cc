@@ -112,6 +112,8 @@ class Pool::Impl::Ladder {
     return {pool_.held_bytes(), pool_.free_bytes(), pool_.pending_bytes(),
             pool_.streams_.epochs_completed()};
   }
+  /// Notes whether it could; what was freed since events were recorded has them first.
+  void learn_whether_it_may_fit() GPUPOOL_EXCLUDES(pool_.mu_);
   /// Whether it could be served once the work is complete that an event will tell of.
   bool fits_once_awaited() const GPUPOOL_REQUIRES(pool_.mu_);
   bool is_contiguous() const noexcept {
@@ -214,9 +216,8 @@ bool Pool::Impl::Ladder::wait_for_enough() {
   {
     MutexLock lock(pool_.mu_);
     wait_.could_grow = !stream_->is_released() && pool_.can_grow(shape_, stream_->index());
-    may_fit_ = fits_once_awaited();
-    seen_ = books();
   }
+  learn_whether_it_may_fit();
   while (const std::uint64_t left_ns = time_left_ns()) {
     log_.note_try(LadderRung::wait);
     if (look_after_pause(wait_.pause_ns(left_ns))) return true;
@@ -240,24 +241,43 @@ bool Pool::Impl::Ladder::look_after_pause(std::uint64_t pause_ns) {
   const std::uint64_t waited = std::max(paused, pool_.driver_.now_ns() - start);
   wait_.waited_ns += waited;
   log_.waited_ns += waited;
-  MutexLock lock(pool_.mu_);
-  pool_.counted_.out_of_memory_wait_ns += waited;
-  const Books now = books();
-  // Whether it fits takes a walk over holes or runs: not at every look.
-  if (stream_->is_released() || now == seen_) return false;
-  const std::uint64_t gained = seen_.pending - std::min(seen_.pending, now.pending);
-  seen_ = now;
-  if (completed > 0) log_.note_gain(LadderRung::wait, gained);
-  const Fit fit = find_fit();
-  const bool can_serve = fit == Fit::now || (fit == Fit::by_growth && !wait_.could_grow);
-  // Fallbacks, and what the driver has refused for reasons that the pool does not see.
-  const bool may_serve = completed > 0 && (fit == Fit::by_growth || is_contiguous());
-  if (can_serve || may_serve) {
-    log_.note_gain(LadderRung::wait, 0);
-    return true;
+  {
+    MutexLock lock(pool_.mu_);
+    pool_.counted_.out_of_memory_wait_ns += waited;
+    const Books now = books();
+    // Whether it fits takes a walk over holes or runs: not at every look.
+    if (stream_->is_released() || now == seen_) return false;
+    const std::uint64_t gained = seen_.pending - std::min(seen_.pending, now.pending);
+    seen_ = now;
+    if (completed > 0) log_.note_gain(LadderRung::wait, gained);
+    const Fit fit = find_fit();
+    const bool can_serve = fit == Fit::now || (fit == Fit::by_growth && !wait_.could_grow);
+    // Fallbacks, and what the driver has refused for reasons that the pool does not see.
+    const bool may_serve = completed > 0 && (fit == Fit::by_growth || is_contiguous());
+    if (can_serve || may_serve) {
+      log_.note_gain(LadderRung::wait, 0);
+      return true;
+    }
   }
-  may_fit_ = fits_once_awaited();
+  learn_whether_it_may_fit();
   return false;
+}
+
+void Pool::Impl::Ladder::learn_whether_it_may_fit() {
+  // Others may go on freeing for ever.
+  constexpr int kLooks = 4;
+  for (int i = 0; i < kLooks; ++i) {
+    {
+      MutexLock lock(pool_.mu_);
+      // What has become complete in between is found by the next look, as a change.
+      if (i == 0) seen_ = books();
+      const Fit fit = i == 0 ? Fit::no : find_fit();
+      const bool fits = fit == Fit::now || (fit == Fit::by_growth && !wait_.could_grow);
+      may_fit_ = fits || fits_once_awaited();
+    }
+    if (may_fit_ || i + 1 == kLooks) return;
+    pool_.complete_work(Patience::full);
+  }
 }
 
 bool Pool::Impl::Ladder::fits_once_awaited() const {
