@@ -227,7 +227,7 @@ MUTATIONS = (
              "    hold_blocks_of(*former);\n", "", (), "PoolAbandonedTest.ABlockWaits*", "pool"),
     Mutation("who used a large block is asked when memory runs short", "pool/deallocate.cc",
              "    if (use.at_free && bytes >= kEventAtFreeBytes) "
-             "users_of_freed_.push_back(use.ticket.stream);\n", "", (),
+             "users_of_freed_.add(use.ticket.stream);\n", "", (),
              "PoolStreamTest.WorkGivenAfterAFree*", "pool"),
     Mutation("nobody knows who freed a page", "runs/run_table.cc",
              "  if (tracks_pages_) page_tickets_.add(run.start, run.end(), run.tickets, streams_);\n",
