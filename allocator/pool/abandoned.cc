@@ -14,6 +14,8 @@ namespace gpupool {
 using internal::BlockWord;
 using internal::MutexLock;
 
+// A block has its stream's number, which a released stream may have had before: what was live on
+// that one waits as well, and is none the worse for it.
 void Pool::Impl::hold_blocks_of(const StreamState& stream) {
   std::vector<const void*> blocks;
   visit_all([&](const BlockInfo& info) {

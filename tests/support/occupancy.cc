@@ -35,10 +35,17 @@ std::vector<StreamKey> Occupancy::cover(std::uint64_t begin, std::uint64_t end) 
   return former;
 }
 
-void Occupancy::remove(std::uint64_t address, std::vector<StreamKey> users) {
+void Occupancy::remove(std::uint64_t address, std::vector<StreamKey> users, bool for_ever) {
   const auto it = live_.find(address);
   const Live live = it->second;
   live_.erase(it);
+  if (for_ever && live.bytes <= kMaxSmallBytes && live.plain_bytes == 0) {
+    const std::uint64_t end = address + kMaxSmallBytes;
+    for (std::uint64_t page = (address - kMaxSmallBytes) / kPageBytes; page * kPageBytes < end;
+         ++page) {
+      chunk_pages_.insert(page);
+    }
+  }
   users.insert(users.end(), live.former_users.begin(), live.former_users.end());
   std::sort(users.begin(), users.end());
   users.erase(std::unique(users.begin(), users.end()), users.end());
@@ -70,7 +77,7 @@ void Occupancy::add_pending_pages(const Busy& busy, std::set<std::uint64_t>& pag
 
 Occupancy::Occupied Occupancy::occupied(const Busy& busy) const {
   Occupied all;
-  std::vector<std::uint64_t> pages;
+  std::vector<std::uint64_t> pages(chunk_pages_.begin(), chunk_pages_.end());
   const auto add_range = [&](std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t page = begin / kPageBytes; page * kPageBytes < end; ++page) {
       pages.push_back(page);

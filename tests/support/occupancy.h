@@ -40,8 +40,9 @@ class Occupancy {
 
   /// `plain_bytes`: of the driver allocation that the block is; 0: it lies in the arena.
   void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t plain_bytes);
-  /// Freed; `users`: the stream that freed it, and those that the pool was told of.
-  void remove(std::uint64_t address, std::vector<StreamKey> users);
+  /// Freed; `users`: the stream that freed it, and those that the pool was told of. `for_ever`: no
+  /// event will tell of one of them, so that of a small block its chunk stays where it is, too.
+  void remove(std::uint64_t address, std::vector<StreamKey> users, bool for_ever);
   /// Forgets freed blocks none of whose users is busy.
   void clear(const Busy& busy);
 
@@ -80,6 +81,7 @@ class Occupancy {
   std::map<std::uint64_t, Live> live_;
   std::map<std::uint64_t, Freed> freed_;  // disjoint, by address
   std::vector<FreedPlain> freed_plain_;
+  std::set<std::uint64_t> chunk_pages_;  // that a chunk may lie on which waits for ever
 };
 
 }  // namespace gpupool::test

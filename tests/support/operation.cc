@@ -150,10 +150,12 @@ void Free::apply(World& world) const {
   world.model.remove_block(reinterpret_cast<std::uint64_t>(known->pointer));
   std::vector<StreamKey> users{at->key};
   if (known->bytes <= Occupancy::kMaxSmallBytes) users.push_back(known->owner);
+  if (known->waits_for != 0) users.push_back(known->waits_for);
   for (const World::Use& use : known->uses) {
     if (use.is_awaited) users.push_back(use.stream);
   }
-  world.occupancy.remove(reinterpret_cast<std::uint64_t>(known->pointer), std::move(users));
+  world.occupancy.remove(reinterpret_cast<std::uint64_t>(known->pointer), std::move(users),
+                         known->waits_for != 0);
   world.freed.push_back(known->pointer);
   if (world.freed.size() > 64) world.freed.erase(world.freed.begin());
   world.blocks.erase(block);

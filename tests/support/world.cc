@@ -162,9 +162,11 @@ void World::end_stream(StreamSlot slot) {
   } else {
     has_lost_completions = true;
     unannounced_.insert(stream->key);
-    has_left_blocks |= std::any_of(blocks.begin(), blocks.end(), [&](const auto& named) {
-      return named.second.owner == stream->key;
-    });
+    // What is live on it, and what was on a released one, whose number it may have had.
+    for (auto& [name, block] : blocks) {
+      const bool has_ended = block.owner == stream->key || raw_by_key_.count(block.owner) == 0;
+      if (has_ended) block.waits_for = stream->key;
+    }
   }
   device.destroy_stream(stream->raw);
   *stream = Stream();

@@ -110,6 +110,7 @@ class World {
     std::uint64_t pattern = 0;
     std::vector<Use> uses;
     std::uint64_t plain_bytes = 0;  // of the driver allocation that it is; 0: in the arena
+    StreamKey waits_for = 0;        // once freed, too, which ended without a word; 0: none
   };
   /// nullptr where there is none.
   Stream* find_stream(StreamSlot slot);
@@ -163,9 +164,6 @@ class World {
   StatsV1 last_stats;                 // from before the pool ended
   bool has_faults = false;            // some call was made to fail
   bool has_lost_completions = false;  // so that some memory may rightly stay pending for ever
-  // Live on a stream that ended without a word: they wait for it, and what shares a chunk with them
-  // does, too, of which a program knows nothing.
-  bool has_left_blocks = false;
 
  private:
   // others.cc
