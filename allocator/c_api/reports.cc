@@ -116,6 +116,18 @@ std::size_t copy_text(const std::string& from, char* text, std::size_t capacity)
   return from.size();
 }
 
+/// The last failure as one of its texts.
+std::size_t copy_failure(const gpupool_pool* pool, std::string (FailureReport::*as)() const,
+                         char* text, std::size_t capacity) noexcept {
+  std::size_t length = 0;
+  if (pool == nullptr) return length;
+  static_cast<void>(guarded([&] {
+    length = copy_text((pool->pool->last_failure().*as)(), text, capacity);
+    return GPUPOOL_OK;
+  }));
+  return length;
+}
+
 }  // namespace
 }  // namespace gpupool::internal
 
@@ -185,23 +197,11 @@ gpupool_status gpupool_get_failure(const gpupool_pool* pool, gpupool_failure* fa
 }
 
 size_t gpupool_failure_text(const gpupool_pool* pool, char* text, size_t capacity) {
-  size_t length = 0;
-  if (pool == nullptr) return length;
-  static_cast<void>(guarded([&] {
-    length = gpupool::internal::copy_text(pool->pool->last_failure().text(), text, capacity);
-    return GPUPOOL_OK;
-  }));
-  return length;
+  return gpupool::internal::copy_failure(pool, &gpupool::FailureReport::text, text, capacity);
 }
 
 size_t gpupool_failure_json(const gpupool_pool* pool, char* text, size_t capacity) {
-  size_t length = 0;
-  if (pool == nullptr) return length;
-  static_cast<void>(guarded([&] {
-    length = gpupool::internal::copy_text(pool->pool->last_failure().json(), text, capacity);
-    return GPUPOOL_OK;
-  }));
-  return length;
+  return gpupool::internal::copy_failure(pool, &gpupool::FailureReport::json, text, capacity);
 }
 
 uint64_t gpupool_trim(gpupool_pool* pool, uint64_t target_held_bytes) {

@@ -42,7 +42,7 @@ class Occupancy {
   void add(std::uint64_t address, std::uint64_t bytes, std::uint64_t plain_bytes);
   /// Freed; `users`: the stream that freed it, and those that the pool was told of. `for_ever`: no
   /// event will tell of one of them, so that of a small block its chunk stays where it is, too.
-  void remove(std::uint64_t address, std::vector<StreamKey> users, bool for_ever);
+  void remove(std::uint64_t address, std::vector<StreamKey> users, bool for_ever = false);
   /// Forgets freed blocks none of whose users is busy.
   void clear(const Busy& busy);
 
