@@ -32,27 +32,6 @@ void Pool::Impl::hold_blocks_of(const StreamState& stream) {
   }
 }
 
-void Pool::Impl::let_go_of_ended() {
-  // Whoever was to record an event has just tried.
-  std::vector<internal::NamedStream> unanswered;
-  {
-    MutexLock lock(mu_);
-    unanswered = streams_.find_unanswered();
-  }
-  Backend& backend = driver_.backend();
-  for (const auto& [raw, id] : unanswered) {
-    const auto state = backend.capture_state(raw);
-    if (state.ok() && state.value() != CaptureState::none) continue;
-    const auto now = backend.stream_id(raw);
-    if (now.ok() && now.value() == id) continue;
-    MutexLock lock(mu_);
-    StreamState* const former = streams_.find(id);
-    if (former == nullptr || streams_.disown(raw, now.ok() ? now.value() : 0) != former) continue;
-    hold_blocks_of(*former);
-    let_go(former, find_own_record());
-  }
-}
-
 internal::StreamState* Pool::Impl::find_own_stream(const void* pointer, RawStream raw) {
   MutexLock lock(mu_);
   const Target target = find_target(pointer);

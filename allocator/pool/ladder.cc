@@ -187,7 +187,6 @@ std::optional<Result<void*>> Pool::Impl::Ladder::search_patiently(std::uint64_t 
     MutexLock lock(pool_.mu_);
     pool_.pause_to_complete_work(Patience::full, &log_);
   }
-  pool_.let_go_of_ended();
   const std::uint64_t ended = pool_.finish_releases(true);
   MutexLock growth(pool_.growth_mu_);
   const std::uint64_t released = pool_.free_complete_fallbacks() + pool_.retry_stuck();

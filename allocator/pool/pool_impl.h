@@ -411,7 +411,6 @@ class Pool::Impl : private internal::CrossStream {
 
   // abandoned.cc
   void hold_blocks_of(const StreamState& stream) GPUPOOL_REQUIRES(mu_);
-  void let_go_of_ended() GPUPOOL_EXCLUDES(mu_);
   StreamState* find_own_stream(const void* pointer, RawStream raw) GPUPOOL_EXCLUDES(mu_);
 
   // upkeep.cc

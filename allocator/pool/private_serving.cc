@@ -152,16 +152,17 @@ std::uint64_t PrivateServing::finish_releases(bool abandoned) {
   if (!private_pools_.is_in_use() && !abandoned) return 0;
   MutexLock turn(release_mu_);
   std::uint64_t count = 0;
-  std::vector<StreamIndex> ended;
+  std::vector<Ticket> ended;
   std::vector<RawStream> handles;
   {
     // Nobody records the last event of one that ends now.
     MutexLock events(events_mu_);
     MutexLock lock(mu_);
     count = private_pools_.released_count();
-    if (abandoned) ended = streams_.find_abandoned();
     // Whoever has begun one may be capturing on a stream that is not known.
-    if ((count == 0 && ended.empty()) || streams_.holds().is_any_open()) return 0;
+    if (streams_.holds().is_any_open()) return 0;
+    if (abandoned) ended = streams_.close_unawaited();
+    if (count == 0 && ended.empty()) return 0;
     handles = streams_.handles();
   }
   // Of captures of streams that are not known the legacy stream tells, but of those that do not
@@ -174,13 +175,14 @@ std::uint64_t PrivateServing::finish_releases(bool abandoned) {
   });
   // What is not complete now is waited for at the next step.
   if (is_any_captured || !backend.synchronize_device().ok()) return 0;
+  MutexLock events(events_mu_);
   MutexLock lock(mu_);
   for (StreamState* const pseudo : private_pools_.take_released(count)) {
     const auto is_its = [&](const ExtraUse& use) { return use.ticket.stream == pseudo->index(); };
     for (auto& [pointer, uses] : extra_uses_) std::erase_if(uses, is_its);
     streams_.complete_pseudo(pseudo);
   }
-  for (const StreamIndex stream : ended) streams_.complete_abandoned(stream);
+  for (const Ticket& ticket : ended) streams_.complete_unawaited(ticket);
   tiers_.refresh();
   return count + ended.size();
 }

@@ -45,8 +45,9 @@ class PrivateServing : protected PoolState {
   void know(const StreamState& stream) GPUPOOL_REQUIRES(mu_);
 
   /// Waits for the device, where that may be and anything is there that waits for no less: released
-  /// private pools, and with `abandoned` work of streams that ended without a word. How many.
-  std::uint64_t finish_releases(bool abandoned) GPUPOOL_EXCLUDES(release_mu_, growth_mu_, mu_);
+  /// private pools, and with `abandoned` work of which no event will tell. How many.
+  std::uint64_t finish_releases(bool abandoned)
+      GPUPOOL_EXCLUDES(release_mu_, growth_mu_, events_mu_, mu_);
 
  private:
   /// Whether another thread may capture the stream, or be about to.

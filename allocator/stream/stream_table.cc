@@ -41,6 +41,7 @@ StreamState* StreamTable::adopt(RawStream raw, std::uint64_t id) {
   }
   auto state = make_state(*index, raw, id);
   slots_[*index]->can_record = true;
+  slots_[*index]->was_refused = false;
   return by_id_.emplace(id, std::move(state)).first->second.get();
 }
 
@@ -104,41 +105,25 @@ void StreamTable::complete_pseudo(StreamState* state) {
   retire_if_complete(state->index_);
 }
 
-std::vector<NamedStream> StreamTable::find_unanswered() const {
-  std::vector<NamedStream> found;
+std::vector<Ticket> StreamTable::close_unawaited() {
+  std::vector<Ticket> ended;
   for (StreamIndex i = 0; i < slots_.size(); ++i) {
-    const StreamState* const state = slots_[i]->state;
-    if (state == nullptr || !slots_[i]->can_record || !needs_event(i)) continue;
-    if (state->raw_ != per_thread_stream() && !is_left_alone(*state)) {
-      found.push_back({state->raw_, state->id_});
-    }
-  }
-  return found;
-}
-
-std::vector<StreamIndex> StreamTable::find_abandoned() const {
-  std::vector<StreamIndex> found;
-  for (StreamIndex i = 0; i < slots_.size(); ++i) {
-    const Slot& slot = *slots_[i];
+    Slot& slot = *slots_[i];
     const bool is_unfinished = !slot.closed.empty() || slot.open_first_use != 0;
-    const bool is_awaited = !slot.events.ring.empty();
-    if (slot.state == nullptr && !slot.is_pseudo && is_unfinished && !is_awaited)
-      found.push_back(i);
+    const bool may_be_recorded = slot.state != nullptr && (!slot.was_refused || !needs_event(i));
+    const bool is_awaited = !slot.events.ring.empty() || may_be_recorded;
+    if (slot.is_pseudo || !is_unfinished || is_awaited) continue;
+    if (slot.open_first_use != 0) end_epoch(slot);
+    ended.push_back({i, slot.open - 1});
   }
-  return found;
+  return ended;
 }
 
-void StreamTable::complete_abandoned(StreamIndex stream) {
-  Slot& slot = *slots_[stream];
-  if (slot.open_first_use != 0) {
-    ++slot.open;
-    slot.open_first_use = 0;
-  }
-  while (!slot.closed.empty()) slot.closed.pop_front();
-  slot.complete = slot.recorded = slot.open - 1;
-  ++epochs_completed_;
-  share(slot);
-  retire_if_complete(stream);
+void StreamTable::complete_unawaited(Ticket ticket) {
+  Slot& slot = *slots_[ticket.stream];
+  if (ticket.epoch <= slot.complete || !slot.events.ring.empty()) return;
+  slot.recorded = std::max(slot.recorded, ticket.epoch);
+  complete(ticket);
 }
 
 std::optional<EpochEnd> StreamTable::release(StreamState* state) {
@@ -244,6 +229,16 @@ StreamState* StreamTable::find_left_alone(RawStream raw) const noexcept {
   return state != nullptr && is_left_alone(*state) ? state : nullptr;
 }
 
+void StreamTable::end_epoch(Slot& slot) {
+  if (slot.closed.is_full()) {
+    slot.closed.back().epoch = slot.open;
+  } else {
+    slot.closed.push_back({slot.open, slot.open_first_use});
+  }
+  ++slot.open;
+  slot.open_first_use = 0;
+}
+
 std::optional<EpochEnd> StreamTable::end_open(StreamIndex stream) {
   Slot& slot = *slots_[stream];
   slot.own_frees = 0;
@@ -252,15 +247,7 @@ std::optional<EpochEnd> StreamTable::end_open(StreamIndex stream) {
     return std::nullopt;
   }
   if (!needs_event(stream)) return std::nullopt;
-  if (slot.open_first_use != 0) {
-    if (slot.closed.is_full()) {
-      slot.closed.back().epoch = slot.open;
-    } else {
-      slot.closed.push_back({slot.open, slot.open_first_use});
-    }
-    ++slot.open;
-    slot.open_first_use = 0;
-  }
+  if (slot.open_first_use != 0) end_epoch(slot);
   return EpochEnd{stream, slot.open - 1, slot.id, slot.state->raw_, &slot.events};
 }
 
@@ -272,6 +259,7 @@ void StreamTable::begin_close_all(std::vector<EpochEnd>& ends) {
 }
 
 void StreamTable::end_close(const EpochEnd& end) {
+  slots_[end.stream]->was_refused = !end.is_recorded;
   if (!end.is_recorded) return;
   slots_[end.stream]->recorded = end.epoch;
   ++epochs_closed_;

@@ -86,12 +86,6 @@ class StreamState {
   std::uint64_t thread_ = 0;  // thread_serial() of a per-thread default stream's
 };
 
-/// A stream's handle, and the identity that it had.
-struct NamedStream {
-  RawStream raw = nullptr;
-  std::uint64_t id = 0;
-};
-
 class StreamTable {
  public:
   StreamTable() = default;
@@ -110,12 +104,12 @@ class StreamTable {
   StreamState* adopt_pseudo(const StreamState& stream);
   /// Ends a pseudo-stream, all of whose work is complete.
   void complete_pseudo(StreamState* state);
-  /// Streams with work of which no event tells yet, and may be recorded by this thread.
-  std::vector<NamedStream> find_unanswered() const;
-  /// Streams that have ended with work of which no event will tell. Requires: nobody is recording.
-  std::vector<StreamIndex> find_abandoned() const;
-  /// All work of one of those is complete.
-  void complete_abandoned(StreamIndex stream);
+  /// Epochs that end now, and of which no event will tell: of streams that have ended without one,
+  /// and of those for which the driver has refused one. Requires: nobody is recording.
+  std::vector<Ticket> close_unawaited();
+  /// All work of one of those is complete. Nothing where an event tells by now. Requires: nobody is
+  /// recording.
+  void complete_unawaited(Ticket ticket);
   bool is_pseudo(StreamIndex stream) const noexcept {
     return stream < slots_.size() && slots_[stream]->is_pseudo;
   }
@@ -283,13 +277,15 @@ class StreamTable {
     std::uint64_t open_first_use = 0;  // sequence number of the first free in it; 0: none
     StreamState* state = nullptr;      // nullptr once released
     bool can_record = true;            // false once its handle may be another stream's
-    bool is_pseudo = false;            // until all of it is complete
+    bool was_refused = false;  // by the driver, the last time that an event was to be recorded
+    bool is_pseudo = false;    // until all of it is complete
     // Not known complete, oldest first. A ring, since a free must not take memory from the heap.
     FixedRing<ClosedEpoch, kMaxClosedEpochs> closed;
     std::vector<Order> after;  // what it is given now comes after these
     InFlightEvents events;
   };
 
+  static void end_epoch(Slot& slot);
   /// begin_close() of whoever the stream is.
   std::optional<EpochEnd> end_open(StreamIndex stream);
   /// A slot that is not in use, or a new one; nothing where there are kMaxStreams.

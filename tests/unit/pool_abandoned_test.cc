@@ -64,6 +64,28 @@ TEST_F(PoolAbandonedTest, WhatNoEventTellsOfIsThereForARequestThatWouldFail) {
   pool_->check_invariants();
 }
 
+TEST_F(PoolAbandonedTest, AStreamWhoseEventsAreRefusedGoesOnAfterwards) {
+  void* const first = allocate(20 * kMiB, b_);
+  free(first, b_);
+  settle();  // an event is under way, and another one refused
+  void* const second = allocate(20 * kMiB, b_);
+  free(second, b_);
+  backend_.fail_at_random(BackendCall::record_event, 1.0, Error::backend_failure);
+  settle();
+  void* const all = pool_->allocate(60 * kMiB, a_).value();
+  backend_.clear();
+  free(all);
+  settle();
+  void* const after = allocate(40 * kMiB, b_);
+  EXPECT_TRUE(work(raw_b_, after, 40 * kMiB));
+  free(after, b_);
+  EXPECT_FALSE(pool_->would_fit(60 * kMiB, a_) == Fit::now);
+  device_.complete_all();
+  EXPECT_TRUE(pool_->allocate(60 * kMiB, a_).ok());
+  EXPECT_EQ(count(Misuse::unknown_stream), 0u);
+  pool_->check_invariants();
+}
+
 TEST_F(PoolAbandonedTest, ItIsNotThereWhileTheDeviceWorks) {
   const RawStream gone = device_.create_stream();
   void* const block = pool_->allocate(40 * kMiB, gone).value();

@@ -262,8 +262,11 @@ void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_pool_id id,
     try {
       return takes(stream);
     } catch (const std::exception& error) {
-      gpupool::torch::log_line(std::string("whether a graph captures a stream cannot be told: ") +
-                               error.what());
+      static std::atomic<bool> has_said{false};
+      if (!has_said.exchange(true)) {
+        gpupool::torch::log_line(std::string("whether a graph captures a stream cannot be told: ") +
+                                 error.what());
+      }
       return false;
     }
   };
