@@ -37,7 +37,10 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
   {
     MutexLock lock(mu_);
     misuse = take_back(pointer, bytes, stream, record, placement);
-    due = std::exchange(users_of_freed_, {});
+    if (!users_of_freed_.empty()) [[unlikely]] {
+      due = users_of_freed_;
+      users_of_freed_.clear();
+    }
     if (!misuse.has_value() && stream->raw() == per_thread_stream() &&
         streams_.is_own_close_due(stream->index())) {
       due.add(stream->index());

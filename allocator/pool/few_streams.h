@@ -11,6 +11,9 @@ namespace gpupool::internal {
 
 class FewStreams {
  public:
+  FewStreams() noexcept {}  // not defaulted: that would fill the array with zeros
+  bool empty() const noexcept { return count_ == 0; }
+  void clear() noexcept { count_ = 0; }
   void add(StreamIndex stream) noexcept {
     if (count_ < streams_.size()) streams_[count_++] = stream;
   }
@@ -18,7 +21,7 @@ class FewStreams {
   const StreamIndex* end() const noexcept { return streams_.data() + count_; }
 
  private:
-  std::array<StreamIndex, 6> streams_{};
+  std::array<StreamIndex, 6> streams_;
   std::size_t count_ = 0;
 };
 
