@@ -89,9 +89,9 @@ MUTATIONS = (
     Mutation("an event by a handle that is another stream's", "stream/epoch_events.cc",
              "  return id.ok() && id.value() == end.stream_id;\n", "  return id.ok();\n"),
     Mutation("an event covers what was freed while it was recorded", "stream/stream_table.cc",
-             "    ++slot.open;\n    slot.open_first_use = 0;\n  }\n"
+             "  if (slot.open_first_use != 0) end_epoch(slot);\n"
              "  return EpochEnd{stream, slot.open - 1,",
-             "  }\n  return EpochEnd{stream, slot.open,", (), "All/ListTest.*/VmmOthers", "property",
+             "  return EpochEnd{stream, slot.open,", (), "All/ListTest.*/VmmOthers", "property",
              (("  slots_[end.stream]->recorded = end.epoch;\n",
                "  slots_[end.stream]->recorded = end.epoch;\n"
                "  slots_[end.stream]->open = end.epoch + 1;\n"
