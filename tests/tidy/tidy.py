@@ -92,7 +92,8 @@ class Tree:
 
 def is_code(path):
     return pathlib.PurePath(path).suffix in CODE_SUFFIXES or \
-        path.endswith("CMakeLists.txt") or path in ("scripts/dev", "scripts/gpu", ".ci/run")
+        path.endswith("CMakeLists.txt") or path in ("scripts/dev", "scripts/gpu", "scripts/gpu-torch",
+                                                    "scripts/gpu-peers", ".ci/run")
 
 
 # --- the include ladder ---------------------------------------------------------------------------
