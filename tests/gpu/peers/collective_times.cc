@@ -18,7 +18,8 @@ struct Size {
   int operations = 0;  // a run
 };
 // Runs of some tens of milliseconds, so that a late launch weighs little.
-constexpr Size kSizes[] = {{1 * kMiB, 1000}, {16 * kMiB, 300}, {256 * kMiB, 40}};
+constexpr std::uint64_t kLargest = 256 * kMiB;
+constexpr Size kSizes[] = {{1 * kMiB, 1000}, {16 * kMiB, 300}, {kLargest, 40}};
 constexpr int kWarmUps = 5;
 
 double median(std::vector<double> values) {
@@ -145,7 +146,8 @@ double run(Communicators& communicators, Stopwatch& stopwatch, Operation operati
 }  // namespace
 
 void time_collectives(Communicators& communicators, Task& task, bool is_registered, int runs) {
-  Fleet fleet(task.cards, task.mode, std::uint64_t{8} << 30, task.watch);
+  // What a rank gives, its sum, and what all give; and some more.
+  Fleet fleet(task.cards, task.mode, kLargest * (task.cards.size() + 3), task.watch);
   Buffers::Streams streams;
   for (std::size_t i = 0; i < fleet.count(); ++i) {
     streams.push_back(std::make_unique<PoolStream>(fleet, i));

@@ -77,7 +77,7 @@ std::uint64_t wrong_words(Fleet& fleet) {
 }  // namespace
 
 void copy_between(Task& task) {
-  Fleet fleet(task.cards, task.mode, kCapacityBytes, task.watch);
+  Fleet fleet(task.cards, task.mode, capacity_of(task.mode), task.watch);
   {
     std::vector<std::unique_ptr<PoolStream>> streams;
     for (std::size_t i = 0; i < fleet.count(); ++i) {

@@ -121,7 +121,10 @@ int Fleet::away_from(std::size_t i, std::size_t n) const {
 
 std::vector<std::uint64_t> Fleet::pages_moved() const {
   std::vector<std::uint64_t> moved;
-  for (const auto& pool : pools_) moved.push_back(pool->stats().pages_recycled);
+  for (const auto& pool : pools_) {
+    const StatsV1 stats = pool->stats();
+    moved.push_back(mode_.moves_pages() ? stats.pages_recycled : stats.pages_unmapped);
+  }
   return moved;
 }
 

@@ -114,6 +114,7 @@ class Fleet {
   Report& report() { return watch_.report(); }
   /// The n-th device that is not this one; with one device, that.
   int away_from(std::size_t i, std::size_t n) const;
+  /// For each device: to where they were needed, or back to the driver where they cannot move.
   std::vector<std::uint64_t> pages_moved() const;
   /// What is wrong once everybody has given back what he had.
   void expect_empty();

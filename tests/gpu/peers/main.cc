@@ -142,7 +142,7 @@ void Program::run_nccl_steps() {
         run("collectives" + how, mode, line_.rounds,
             [&](Task& task) { run_collectives(*communicators_, task, is_registered); });
       }
-      if (wants("times")) {
+      if (wants("times") && cards_.size() > 1) {
         run("times" + how, mode, 0, [&](Task& task) {
           time_collectives(*communicators_, task, is_registered, line_.runs);
         });
@@ -166,6 +166,7 @@ void Program::say_what_one_device_cannot() {
   const char* const why = "there is one device; the same was done within it";
   report_.leave_out("threads with another device current", why);
   report_.leave_out("peer access, copies and collectives between devices", why);
+  report_.leave_out("times of collectives", "there is one device, and nothing to pass on");
   report_.leave_out("a block opened by a process of another device", why);
 }
 

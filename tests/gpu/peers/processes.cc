@@ -180,7 +180,7 @@ void Sharing::expect_handle() {
 }  // namespace
 
 void share_between_processes(Task& task) {
-  Fleet fleet(task.cards, task.mode, kCapacityBytes, task.watch);
+  Fleet fleet(task.cards, task.mode, capacity_of(task.mode), task.watch);
   {
     Sharing sharing(task, fleet);
     if (task.mode.contiguous == ContiguousBacking::handle) {

@@ -22,7 +22,7 @@ struct Row {
   std::uint64_t wanted_rounds = 0;
   std::uint64_t calls = 0;                 // of pools, each with a look at what is current
   std::uint64_t others = 0;                // allocations of other threads meanwhile
-  std::vector<std::uint64_t> pages_moved;  // for each device
+  std::vector<std::uint64_t> pages_moved;  // for each device; of segments: given back
   double seconds = 0;
   std::uint64_t faults = 0;
 };

@@ -28,8 +28,11 @@ struct Task {
   Row& row;
 };
 
-/// What pools of these steps may hold each: little enough for their pages to have to move.
-inline constexpr std::uint64_t kCapacityBytes = std::uint64_t{512} << 20;
+/// What pools of these steps may hold each: little enough for pages to have to move, and segments,
+/// which leave larger holes, to have to go back.
+inline std::uint64_t capacity_of(const Mode& mode) {
+  return std::uint64_t{mode.moves_pages() ? 512U : 384U} << 20;
+}
 
 /// A wrong check would pass everything: words that are wrong on purpose are counted.
 void prove_checks(Task& task);
