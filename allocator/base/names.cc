@@ -30,6 +30,24 @@ const char* to_string(MissReason value) noexcept {
     case MissReason::pending: return "pending";
     case MissReason::fragmented: return "fragmented";
     case MissReason::cold: return "cold";
+    case MissReason::invalid: return "invalid";
+    case MissReason::driver: return "driver";
+  }
+  return "unknown";
+}
+
+const char* to_string(FailureCause value) noexcept {
+  switch (value) {
+    case FailureCause::memory: return "memory";
+    case FailureCause::size: return "size";
+    case FailureCause::alignment: return "alignment";
+    case FailureCause::stream: return "stream";
+    case FailureCause::private_pool: return "private_pool";
+    case FailureCause::capture: return "capture";
+    case FailureCause::handle: return "handle";
+    case FailureCause::guard: return "guard";
+    case FailureCause::event: return "event";
+    case FailureCause::driver: return "driver";
   }
   return "unknown";
 }

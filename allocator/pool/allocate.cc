@@ -20,6 +20,9 @@ bool is_plain(const AllocationRequest& request) {
          request.capture_pool == CapturePoolId{};
 }
 
+/// The driver does not know the stream, or there is no place for it.
+constexpr internal::Fault kNoStream{FailureCause::handle, Error::backend_failure};
+
 void count_duration(DurationHistogram& histogram, std::uint64_t ns) {
   ++histogram.count[internal::duration_bucket(ns)];
   histogram.sum_ns += ns;
@@ -46,13 +49,14 @@ Result<void*> Pool::Impl::allocate_cold(const AllocationRequest& request,
                                                    : miss_small(request.bytes, stream);
     }
   }
-  return guard_if_on(allocate_shared(request, stream, record, is_timed, capture), stream, record);
+  return allocate_shared(request, stream, record, is_timed, capture);
 }
 
 Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
                                           internal::StreamState* stream,
                                           internal::ThreadRecord* record, bool is_timed,
-                                          std::optional<CaptureState> capture) {
+                                          std::optional<CaptureState> capture, bool waits) {
+  const internal::StreamState* const asking = stream;
   const internal::Placement placement = place(stream, capture, request.capture_pool);
   Shape shape;
   LadderLog log;
@@ -64,10 +68,9 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
     if (!placement.is_same_stream || !streams_.is_known(stream)) {
       return refuse_stream(request, stream);
     }
-    if (const auto fault = find_fault(request))
-      return fail(request, MissReason::size, *fault, stream);
+    if (const auto fault = find_fault(request)) return fail(request, *fault, stream);
     stream = serving_stream(placement, stream);
-    if (stream == nullptr) return fail(request, MissReason::size, Error::backend_failure, nullptr);
+    if (stream == nullptr) return fail(request, kNoStream, nullptr);
 
     shape = internal::shape_of(request.bytes + guards_.canary_bytes(), request.alignment);
     if (request.allocation_class == AllocationClass::normal) {
@@ -91,16 +94,20 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
         if (block.is_run()) tier = Tier::run;
       }
       if (block.exists()) {
-        if (log.has_any()) log.add_to(counted_, true);
-        // A block of the cache counts as a hit there by not being counted here.
-        if (tier != Tier::cache) {
-          counters_of(record).shared_hits[static_cast<std::size_t>(tier)].add(1);
-        }
         if (is_timed) {
           count_duration(counted_.allocation_duration[static_cast<std::size_t>(tier)],
                          steady_clock().now_ns() - start);
         }
-        return hand_out(block, request, *stream, record);
+        const auto served = hand_out(block, request, *stream, record);
+        if (log.has_any()) log.add_to(counted_, served.ok());
+        if (!served.ok()) return fail(request, {FailureCause::guard, served.error()}, asking);
+        if (waits) {
+          count_miss(request, MissReason::pending, asking, log);
+        } else if (tier != Tier::cache) {
+          // A block of the cache counts as a hit there by not being counted here.
+          counters_of(record).shared_hits[static_cast<std::size_t>(tier)].add(1);
+        }
+        return served;
       }
     }
   }
@@ -114,36 +121,39 @@ Result<void*> Pool::Impl::allocate_shared(const AllocationRequest& request,
 Error Pool::Impl::refuse_stream(const AllocationRequest& request,
                                 const internal::StreamState* stream) {
   const MisuseReport misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = stream});
-  const Error error = fail(request, MissReason::size, Error::invalid_argument, stream);
+  const Error error = fail(request, {FailureCause::stream, Error::invalid_argument}, stream);
   MutexUnlock unlock(mu_);
   report_misuse(misuse);
   return error;
 }
 
-Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStream raw) {
+Result<void*> Pool::Impl::allocate_raw(const AllocationRequest& request, RawStream raw,
+                                       bool waits) {
   if (request.bytes == 0) return nullptr;
   if (is_closed()) return Error::not_supported;
   CaptureState capture = CaptureState::none;
   internal::StreamState* stream = find_or_adopt(raw, &capture);
   if (stream == nullptr) {
     MutexLock lock(mu_);
-    return fail(request, MissReason::size, Error::backend_failure, nullptr);
+    return fail(request, kNoStream, nullptr);
   }
   // A graph replays what it captured: what caches have, others may get in between.
-  if (internal::is_captured(capture)) {
-    internal::ThreadRecord* const record = own_record();
-    return guard_if_on(allocate_shared(request, stream, record, false, capture), stream, record);
+  if (internal::is_captured(capture) || waits) {
+    return allocate_shared(request, stream, own_record(), false, capture, waits);
   }
   return allocate_cold(request, stream, false, capture);
 }
 
-std::optional<Error> Pool::Impl::find_fault(const AllocationRequest& request) const {
+std::optional<internal::Fault> Pool::Impl::find_fault(const AllocationRequest& request) const {
+  using internal::Fault;
   if (!internal::is_power_of_two(request.alignment) || request.alignment > kMaxAlignment) {
-    return Error::invalid_argument;
+    return Fault{FailureCause::alignment, Error::invalid_argument};
   }
-  if (request.capture_pool.first == kUnannounced) return Error::invalid_argument;
+  if (request.capture_pool.first == kUnannounced) {
+    return Fault{FailureCause::private_pool, Error::invalid_argument};
+  }
   if (request.bytes > kMaxRequestBytes || request.bytes > limit_bytes_.get()) {
-    return Error::limit_exceeded;
+    return Fault{FailureCause::size, Error::limit_exceeded};
   }
   return std::nullopt;
 }
@@ -254,12 +264,27 @@ Pool::Impl::BlockRef Pool::Impl::take_as_run(const Shape& shape,
   return tiers_.take_run(shape.units_alone(), 1, stream->index(), internal::Reach::everywhere);
 }
 
-void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request,
-                           const internal::StreamState& stream, internal::ThreadRecord* record) {
+Result<void*> Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request,
+                                   const internal::StreamState& stream,
+                                   internal::ThreadRecord* record) {
   const std::uint32_t tag = code_of(request.tag == kCurrentTag ? current_tag() : request.tag);
   const std::uint64_t bytes = tiers_.bytes_of(block);
   internal::BlockRecord& block_record = tiers_.record(block);
   const std::uint32_t bin = block_record.load().bin();
+  void* const address = address_of(block);
+  const StreamIndex shown = stream.shown_index();
+  auto word = internal::BlockWord::live(tag, bin, shown);
+  if (stream.is_pseudo()) [[unlikely]] {
+    using Kind = internal::PrivatePools::Kind;
+    word = make_private(word, address, stream.index(), block.is_run() ? Kind::run : Kind::in_chunk,
+                        bytes);
+  }
+  // Before anything is counted: who gets nothing was not served.
+  if (guards_.is_on()) [[unlikely]] {
+    if (const auto done = guard(block, request.bytes, word, stream); !done.ok()) {
+      return done.error();
+    }
+  }
   internal::ThreadCounters& counters = counters_of(record);
   bool is_noted = false;
   if (block.is_run()) {
@@ -278,17 +303,10 @@ void* Pool::Impl::hand_out(BlockRef block, const AllocationRequest& request,
   if (is_noted) note_step_locked(record);
   block_record.set_requested(request.bytes);
   block_record.tick.set(tick_.get());
-  void* const address = address_of(block);
-  auto word = internal::BlockWord::live(tag, bin, stream.shown_index());
-  if (stream.is_pseudo()) [[unlikely]] {
-    using Kind = internal::PrivatePools::Kind;
-    word = make_private(word, address, stream.index(), block.is_run() ? Kind::run : Kind::in_chunk,
-                        bytes);
-  }
   // Last, so that a block is live only once its record is whole.
   block_record.store(word);
   if (recorder_ != nullptr) [[unlikely]]
-    recorder_->note_allocation(address, request.bytes, trace_stream(stream.shown_index()));
+    recorder_->note_allocation(address, request.bytes, trace_stream(shown));
   return address;
 }
 

@@ -68,8 +68,7 @@ internal::BlockRecord& Pool::Impl::record_of(const Target& target) {
 std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t bytes,
                                                   const internal::StreamState* stream,
                                                   internal::ThreadRecord* record,
-                                                  const internal::Placement& placement,
-                                                  bool is_guarded) {
+                                                  const internal::Placement& placement) {
   if (!streams_.is_known(stream)) {
     return count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
   }
@@ -86,7 +85,7 @@ std::optional<MisuseReport> Pool::Impl::take_back(void* pointer, std::size_t byt
     recorder_->note_free(pointer, trace_stream(index));
   std::optional<MisuseReport> overrun;
   TicketSet tickets_before;
-  if (guards_.is_on() && is_guarded) [[unlikely]] {
+  if (guards_.is_on()) [[unlikely]] {
     tickets_before = tickets_of(index);
     overrun = guard_free(target, word, stream->raw());
   }

@@ -59,6 +59,22 @@ void report_tags(const StatsV1& stats, const std::vector<std::string>& names,
   sort_by_bytes(report.live_by_tag);
 }
 
+MissReason reason_of(FailureCause cause) {
+  switch (cause) {
+    case FailureCause::memory: return MissReason::budget;
+    case FailureCause::size: return MissReason::size;
+    case FailureCause::alignment:
+    case FailureCause::stream:
+    case FailureCause::private_pool:
+    case FailureCause::capture: return MissReason::invalid;
+    case FailureCause::handle:
+    case FailureCause::guard:
+    case FailureCause::event:
+    case FailureCause::driver: return MissReason::driver;
+  }
+  return MissReason::budget;
+}
+
 }  // namespace
 
 void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason,
@@ -73,18 +89,22 @@ void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason,
         .miss_reason = reason});
 }
 
-Error Pool::Impl::fail(const AllocationRequest& request, MissReason reason, Error error,
+Error Pool::Impl::fail(const AllocationRequest& request, internal::Fault fault,
                        const StreamState* stream) {
-  return fail(report_of(request, reason, error, stream, LadderLog()));
+  return fail(report_of(request, fault, stream, LadderLog()));
 }
 
-Error Pool::Impl::fail(const FailureReport& report) {
-  ++counted_.requests_by_size[internal::size_bucket(report.requested_bytes)];
-  ++counted_.misses;
+Error Pool::Impl::fail(const FailureReport& report, bool was_served) {
+  if (was_served) {
+    ++failed_when_served_;
+  } else {
+    ++counted_.requests_by_size[internal::size_bucket(report.requested_bytes)];
+    ++counted_.misses;
+    ++counted_.misses_by_reason[static_cast<std::size_t>(report.reason)];
+    if (recorder_ != nullptr) recorder_->note_failure(report.requested_bytes);
+  }
   ++counted_.failures;
-  ++counted_.misses_by_reason[static_cast<std::size_t>(report.reason)];
   ++counted_.failures_by_reason[static_cast<std::size_t>(report.reason)];
-  if (recorder_ != nullptr) recorder_->note_failure(report.requested_bytes);
   misses_.note({report.time_ns, report.requested_bytes, report.stream_id, report.reason, true});
   last_failure_ = report;
   emit({.kind = SlowPathEventKind::failure,
@@ -96,12 +116,13 @@ Error Pool::Impl::fail(const FailureReport& report) {
   return report.error;
 }
 
-FailureReport Pool::Impl::report_of(const AllocationRequest& request, MissReason reason,
-                                    Error error, const StreamState* stream, const LadderLog& log) {
+FailureReport Pool::Impl::report_of(const AllocationRequest& request, internal::Fault fault,
+                                    const StreamState* stream, const LadderLog& log) {
   FailureReport report;
   report.happened = true;
-  report.error = error;
-  report.reason = reason;
+  report.error = fault.error;
+  report.reason = reason_of(fault.cause);
+  report.cause = fault.cause;
   report.time_ns = pool_time();
   report.requested_bytes = request.bytes;
   report.requested_alignment = request.alignment;

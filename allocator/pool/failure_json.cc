@@ -88,6 +88,7 @@ std::string FailureReport::json() const {
   if (happened) {
     json.field("error", to_string(error));
     json.field("reason", to_string(reason));
+    json.field("cause", to_string(cause));
     json.field("pool", pool);
     json.field("tag", tag);
     json.field("is_contiguous", is_contiguous);

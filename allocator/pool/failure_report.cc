@@ -25,17 +25,39 @@ std::string human(std::uint64_t bytes) {
   return text + " " + kUnits[unit];
 }
 
-const char* explanation(MissReason reason, Error error) {
-  if (error == Error::backend_failure) return "a call of the driver has failed";
+const char* explanation(MissReason reason) {
   switch (reason) {
-    case MissReason::size:
-      if (error == Error::limit_exceeded) return "larger than the limit, whatever is free";
-      if (error == Error::not_supported) return "not supported in this form";
-      return "its size, alignment or stream is not valid here";
+    case MissReason::size: return "larger than the limit, whatever is free";
     case MissReason::budget: return "the limit or the device is full";
     case MissReason::pending: return "memory that would do is still in use by unfinished work";
     case MissReason::fragmented: return "enough bytes are free, but not in one piece";
     case MissReason::cold: return "the pool would have had to grow";
+    case MissReason::invalid: return "not valid here";
+    case MissReason::driver: return "a call of the driver has failed";
+  }
+  return "unknown";
+}
+
+const char* explanation(const FailureReport& report) {
+  switch (report.cause) {
+    case FailureCause::memory:
+    case FailureCause::size: return explanation(report.reason);
+    case FailureCause::alignment: return "its alignment is no power of two up to 2 MiB";
+    case FailureCause::stream:
+      return "its stream is not one of this pool's, was released, or its handle is another's now";
+    case FailureCause::private_pool:
+      return "the private pool that it names is one that only a capture may have";
+    case FailureCause::capture:
+      return "it waits for the legacy default stream, which a capture that is under way forbids";
+    case FailureCause::handle:
+      return "the driver does not know its stream, or the pool has no place for another one";
+    case FailureCause::guard:
+      return "there was a block, but the driver would not fill it for scrub, poison or canary";
+    case FailureCause::event:
+      return "there was a block, but the driver would not say when other work on it is over";
+    case FailureCause::driver:
+      if (report.error == Error::not_supported) return "the device does not support this form";
+      return "a call of the driver has failed";
   }
   return "unknown";
 }
@@ -66,11 +88,11 @@ std::string limit_name(const FailureReport& report) {
 std::string verdict(const FailureReport& report) {
   std::string text =
       std::string(to_string(report.error)) + ": " + human(report.requested_bytes) + " requested";
-  if (report.reason != MissReason::size || report.error == Error::limit_exceeded) {
+  if (static_cast<std::size_t>(report.reason) < kMemoryReasonCount) {
     text += ", at most " + human(report.largest_satisfiable_bytes) + " would have worked";
   }
   text += std::string("; reason ") + to_string(report.reason) + " (" +
-          explanation(report.reason, report.error) + ")";
+          explanation(report) + ")";
   if (report.is_address_space_used_up) text += "; the address space has no room for it";
   return text;
 }

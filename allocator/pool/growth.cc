@@ -34,14 +34,18 @@ Result<void*> Pool::Impl::allocate_with_driver(const AllocationRequest& request,
     return allocate_fallback(request, stream, record, FallbackReason::contiguous, log);
   }
   const GrowthOutcome outcome = allocate_by_growth(request, shape, stream, record, log);
+  log.is_unfit = outcome.is_unfit;
   if (outcome.pointer != nullptr) return outcome.pointer;
+  if (outcome.is_unfit) return outcome.error;
   if (shape.tier != Tier::run) {
     // What is too short for a chunk may still do for a small block by itself.
     MutexLock lock(mu_);
     const BlockRef block = take_as_run(shape, stream);
     if (block.exists()) {
-      count_miss(request, outcome.reason, stream, log);
-      return hand_out(block, request, *stream, record);
+      const auto served = hand_out(block, request, *stream, record);
+      if (served.ok()) count_miss(request, outcome.reason, stream, log);
+      log.is_unfit = !served.ok();
+      return served;
     }
   }
   if (outcome.is_line_used_up) {
@@ -74,8 +78,14 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
     const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
     if (!block.exists()) return false;
-    count_miss(request, outcome.reason, stream, log);
-    outcome.pointer = hand_out(block, request, *stream, record);
+    const auto served = hand_out(block, request, *stream, record);
+    outcome.pointer = served.value();
+    outcome.is_unfit = !served.ok();
+    if (served.ok()) {
+      count_miss(request, outcome.reason, stream, log);
+    } else {
+      outcome.error = served.error();
+    }
     return true;
   };
   {
@@ -148,6 +158,10 @@ Result<void*> Pool::Impl::allocate_fallback(const AllocationRequest& request,
   internal::Fallback own;
   const auto taken = internal::take_own(driver_, bytes, request.alignment, kind, own);
   if (!taken.ok()) return taken.error();
+  if (const auto done = guard_own(own, request.bytes, *stream); !done.ok()) {
+    log.is_unfit = true;
+    return done.error();
+  }
   log.note_gain(LadderRung::grow, bytes);
   MutexLock lock(mu_);
   const DeviceAddress address = own.address;

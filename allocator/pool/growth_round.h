@@ -59,6 +59,7 @@ struct GrowthOutcome {
   void* pointer = nullptr;  // nullptr: not served
   Error error = Error::out_of_memory;
   bool is_line_used_up = false;  // there is no stretch of addresses that is long enough
+  bool is_unfit = false;         // there was a block, which the guards could not fill
   MissReason reason = MissReason::cold;
 };
 

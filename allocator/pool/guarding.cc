@@ -33,20 +33,44 @@ GuardedBlock Pool::Impl::guarded(const Target& target) {
           tiers_.record(target.block).requested(bytes), bytes};
 }
 
-Result<void*> Pool::Impl::guard(void* block, const StreamState* stream,
-                                internal::ThreadRecord* record) {
-  GuardedBlock guarded_block;
+Result<void> Pool::Impl::guard(BlockRef block, std::uint64_t requested_bytes,
+                               internal::BlockWord word, const StreamState& stream) {
+  void* const pointer = address_of(block);
+  const std::uint64_t bytes = tiers_.bytes_of(block);
+  const RawStream raw = stream.raw();
+  // As of now: the stream may have ended when the lock is back.
+  const TicketSet own = tickets_of(stream.index());
+  Result<void> done;
   {
-    MutexLock lock(mu_);
-    guarded_block = guarded(find_target(block));
+    MutexUnlock unlock(mu_);
+    done = guards_.on_hand_out({reinterpret_cast<DeviceAddress>(pointer), requested_bytes, bytes},
+                               raw);
   }
-  const auto done = guards_.on_hand_out(guarded_block, stream->raw());
-  if (done.ok()) return block;
-  const internal::Placement placement = place_free(stream, false);
+  if (done.ok()) return done;
+  using Kind = internal::PrivatePools::Kind;
+  const Kind kind = block.is_run() ? Kind::run : Kind::in_chunk;
+  tiers_.put(block, word.has_extra_uses()
+                        ? tickets_at_free(pointer, nullptr, own, internal::Placement(), kind, bytes)
+                        : own);
+  return done;
+}
+
+Result<void> Pool::Impl::guard_own(const internal::Fallback& own, std::uint64_t requested_bytes,
+                                   const StreamState& stream) {
+  if (!guards_.is_on()) return {};
+  const std::uint64_t bytes = own.allocation + own.bytes - own.address;
+  const auto done = guards_.on_hand_out({own.address, requested_bytes, bytes}, stream.raw());
+  if (done.ok()) return done;
+  // What it was filled with, as far as it was, may still be under way, or a part of a graph.
+  using Kind = internal::PrivatePools::Kind;
   MutexLock lock(mu_);
-  // It is as if its holder had given it back; that nobody had it by then cannot be.
-  static_cast<void>(take_back(block, kNoSize, stream, record, placement, false));
-  return done.error();
+  fallbacks_.retire(fallbacks_.add(own), tickets_of(stream.index()));
+  if (stream.is_pseudo()) {
+    private_pools_.note_taken(stream.index(), Kind::fallback, own.bytes);
+    private_pools_.note_freed(stream.index(), Kind::fallback, own.bytes);
+  }
+  note_held();
+  return done;
 }
 
 std::optional<MisuseReport> Pool::Impl::guard_free(const Target& target, internal::BlockWord word,

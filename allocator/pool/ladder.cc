@@ -310,11 +310,14 @@ FailureReport Pool::Impl::Ladder::report(Error error) {
   MutexLock lock(pool_.mu_);
   const bool has_addresses = is_contiguous() || pool_.arena_->can_extend() ||
                              pool_.plan_for(shape_, internal::kAnybody, false);
-  MissReason reason = MissReason::budget;
-  if (!is_contiguous()) {
-    reason = has_addresses ? pool_.reason_of_refusal(shape_) : MissReason::fragmented;
+  if (error != Error::out_of_memory) {
+    const auto cause = log_.is_unfit ? FailureCause::guard : FailureCause::driver;
+    return pool_.report_of(request_, {cause, error}, stream_, log_);
   }
-  FailureReport report = pool_.report_of(request_, reason, error, stream_, log_);
+  FailureReport report = pool_.report_of(request_, {FailureCause::memory, error}, stream_, log_);
+  if (!is_contiguous()) {
+    report.reason = has_addresses ? pool_.reason_of_refusal(shape_) : MissReason::fragmented;
+  }
   report.is_address_space_used_up = !has_addresses;
   return report;
 }

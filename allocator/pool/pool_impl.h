@@ -13,6 +13,7 @@
 #include "base/hot_slot.h"
 #include "gpupool/pool.h"
 #include "pool/cross_stream.h"
+#include "pool/fault.h"
 #include "pool/growth_round.h"
 #include "pool/ladder.h"
 #include "pool/private_serving.h"
@@ -35,7 +36,9 @@ class Pool::Impl : private internal::CrossStream {
   /// `was_asked`: the cache at hand has nothing for it.
   Result<void*> allocate_cold(const AllocationRequest& request, internal::StreamState* stream,
                               bool was_asked, std::optional<CaptureState> capture = {});
-  Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw);
+  /// `waits`: the caller will for work of the device, so that whatever serves it, it is no hit.
+  Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw, bool waits = false);
+  Result<void*> allocate_for_any_stream(const AllocationRequest& request);
   bool deallocate_raw(void* pointer, std::size_t bytes, RawStream raw);
   bool record_use(void* pointer, StreamRef stream, bool at_free);
   bool note_dependency(StreamRef source, StreamRef destination);
@@ -119,8 +122,8 @@ class Pool::Impl : private internal::CrossStream {
   void note_run_miss(ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
   RunId take_run_shared(ThreadCache& cache, std::uint32_t units) GPUPOOL_REQUIRES(mu_);
 
-  /// The granule of the arena's first range that begins at `address`; beyond range_granules_ where
-  /// none does. An address below the base or inside a granule turns into a huge number.
+  /// The granule of the arena's first range that begins at `address`; where none does, below the
+  /// base or inside a granule, a number beyond range_granules_.
   std::uint64_t granule_in_range(DeviceAddress address) const noexcept {
     return std::rotr(address - range_base_, internal::log2_floor(internal::kGranuleBytes));
   }
@@ -145,8 +148,9 @@ class Pool::Impl : private internal::CrossStream {
   static constexpr std::uint64_t kMaxRequestBytes = std::uint64_t{1} << 43;
   Result<void*> allocate_shared(const AllocationRequest& request, StreamState* stream,
                                 ThreadRecord* record, bool is_timed,
-                                std::optional<CaptureState> capture);
-  std::optional<Error> find_fault(const AllocationRequest& request) const GPUPOOL_REQUIRES(mu_);
+                                std::optional<CaptureState> capture, bool waits = false);
+  std::optional<internal::Fault> find_fault(const AllocationRequest& request) const
+      GPUPOOL_REQUIRES(mu_);
   BlockRef take_shared(const Shape& shape, const StreamState* stream, internal::Reach reach)
       GPUPOOL_REQUIRES(mu_);
   /// Whether take_after_reclaim() would only take from the arena's end.
@@ -159,10 +163,11 @@ class Pool::Impl : private internal::CrossStream {
   /// the arena's end. `has_looked`: at what is complete, as far as that was of use.
   BlockRef reclaim(const Shape& shape, const StreamState* stream, ThreadRecord* record,
                    bool& has_looked, LadderLog& log) GPUPOOL_REQUIRES(mu_);
-  void* hand_out(BlockRef block, const AllocationRequest& request, const StreamState& stream,
-                 ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
-  Error refuse_stream(const AllocationRequest& request, const StreamState* stream)
-      GPUPOOL_REQUIRES(mu_);
+  /// Makes the block live, and the request served. With guards on it lets go of the lock before;
+  /// an error: they could not fill the block, and it is back in the tiers.
+  Result<void*> hand_out(BlockRef block, const AllocationRequest& request,
+                         const StreamState& stream, ThreadRecord* record) GPUPOOL_REQUIRES(mu_);
+  Error refuse_stream(const AllocationRequest&, const StreamState*) GPUPOOL_REQUIRES(mu_);
 
   // threads.cc
   ThreadRecord* own_record() GPUPOOL_EXCLUDES(mu_);  // nullptr where the thread gets none
@@ -268,10 +273,11 @@ class Pool::Impl : private internal::CrossStream {
   void rearm_all() GPUPOOL_REQUIRES(mu_);
 
   // failing.cc
-  Error fail(const AllocationRequest& request, MissReason reason, Error error,
-             const StreamState* stream) GPUPOOL_REQUIRES(mu_);
-  Error fail(const FailureReport& report) GPUPOOL_REQUIRES(mu_);
-  FailureReport report_of(const AllocationRequest& request, MissReason reason, Error error,
+  Error fail(const AllocationRequest& request, internal::Fault fault, const StreamState* stream)
+      GPUPOOL_REQUIRES(mu_);
+  /// `was_served`: it was counted so, and as a miss; its block was given back.
+  Error fail(const FailureReport& report, bool was_served = false) GPUPOOL_REQUIRES(mu_);
+  FailureReport report_of(const AllocationRequest& request, internal::Fault fault,
                           const StreamState* stream, const LadderLog& log) GPUPOOL_REQUIRES(mu_);
   void count_miss(const AllocationRequest& request, MissReason reason, const StreamState* stream,
                   const LadderLog& log) GPUPOOL_REQUIRES(mu_);
@@ -390,16 +396,14 @@ class Pool::Impl : private internal::CrossStream {
   Target find_target(const void* pointer, bool or_inside = false) GPUPOOL_REQUIRES(mu_);
   internal::BlockRecord& record_of(const Target& target) GPUPOOL_REQUIRES(mu_);
   std::optional<MisuseReport> take_back(void* pointer, std::size_t bytes, const StreamState* stream,
-                                        ThreadRecord* record, const internal::Placement& placement,
-                                        bool is_guarded = true) GPUPOOL_REQUIRES(mu_);
+                                        ThreadRecord* record, const internal::Placement& placement)
+      GPUPOOL_REQUIRES(mu_);
   MisuseReport explain(const void* pointer) GPUPOOL_REQUIRES(mu_);
   void put_shared(BlockRef block, StreamIndex stream) GPUPOOL_REQUIRES(mu_);
-  /// Of what is freed on the stream now.
-  TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {
+  TicketSet tickets_of(StreamIndex stream) GPUPOOL_REQUIRES(mu_) {  // of what is freed on it now
     return TicketSet(streams_.ticket(stream));
   }
-  /// Of one with extra uses, `own` being those of the stream that frees; that one has ended:
-  /// nullptr.
+  /// Of one with extra uses, `own` being those of the stream that frees; nullptr: it has ended.
   TicketSet tickets_at_free(const void* pointer, const StreamState* stream, const TicketSet& own,
                             const internal::Placement& placement, internal::PrivatePools::Kind kind,
                             std::uint64_t bytes) GPUPOOL_REQUIRES(mu_);
@@ -450,12 +454,10 @@ class Pool::Impl : private internal::CrossStream {
   std::vector<internal::RecordEvent> live_events() GPUPOOL_REQUIRES(mu_);
 
   // guarding.cc: of a block that is to be handed out; of one given back, without the lock meanwhile
-  Result<void*> guard(void* block, const StreamState* stream, ThreadRecord* record)
-      GPUPOOL_EXCLUDES(mu_);
-  Result<void*> guard_if_on(Result<void*> block, const StreamState* stream, ThreadRecord* record)
-      GPUPOOL_EXCLUDES(mu_) {
-    return guards_.is_on() && block.ok() ? guard(block.value(), stream, record) : block;
-  }
+  Result<void> guard(BlockRef block, std::uint64_t requested_bytes, internal::BlockWord word,
+                     const StreamState& stream) GPUPOOL_REQUIRES(mu_);
+  Result<void> guard_own(const internal::Fallback& own, std::uint64_t requested_bytes,
+                         const StreamState& stream) GPUPOOL_EXCLUDES(mu_);
   std::optional<MisuseReport> guard_free(const Target& target, internal::BlockWord word,
                                          RawStream raw) GPUPOOL_REQUIRES(mu_);
   internal::GuardedBlock guarded(const Target& target) GPUPOOL_REQUIRES(mu_);

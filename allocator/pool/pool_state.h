@@ -161,6 +161,8 @@ class PoolState {
   FailureReport last_failure_ GPUPOOL_GUARDED_BY(mu_);
   MissHistory misses_ GPUPOOL_GUARDED_BY(mu_);
   int last_resorts_ GPUPOOL_GUARDED_BY(mu_) = 0;  // requests that are about to fail
+  // Requests that were counted as served, whose block went back before the caller had it.
+  std::uint64_t failed_when_served_ GPUPOOL_GUARDED_BY(mu_) = 0;
   PeakWindow peak_window_ GPUPOOL_GUARDED_BY(mu_);
   std::unique_ptr<Recorder> recorder_ GPUPOOL_GUARDED_BY(mu_);  // while there is one
   std::uint64_t shared_requests_ GPUPOOL_GUARDED_BY(mu_) = 0;

@@ -52,8 +52,8 @@ std::uint64_t Pool::Impl::largest_satisfiable(bool exchanges) const {
 }
 
 void Pool::Impl::fill_counts(StatsV1& stats, const internal::CounterTotals& totals) const {
-  // Served requests are in the shards, failed ones among the misses.
-  stats.requests = totals.served() + stats.failures;
+  // Served requests are in the shards, failed ones among the misses, a few in both.
+  stats.requests = totals.served() + stats.failures - failed_when_served_;
   stats.hits = stats.requests - stats.misses;
   stats.hits_by_tier = totals.shared_hits;
   stats.hits_by_tier[static_cast<std::size_t>(Tier::cache)] =
@@ -68,7 +68,7 @@ void Pool::Impl::fill_counts(StatsV1& stats, const internal::CounterTotals& tota
         totals.large_allocations[log2];
   }
   for (std::size_t i = 0; i < kSizeBuckets; ++i) stats.requests_by_size[i] += totals.moved[i];
-  stats.frees = totals.freed();
+  stats.frees = totals.freed() - failed_when_served_;
   stats.requested_bytes_total = totals.allocated_bytes;
   stats.live_requested_bytes = totals.live_bytes();
   stats.live_blocks = totals.live_blocks();

@@ -269,7 +269,9 @@ def misses():
         graph("Failed requests by cause", "Requests that were not served. Runbook: "
               "docs/runbooks/GpupoolOutOfMemory.md", "short",
               [(f"sum by (cause) (increase(gpupool_out_of_memory_total{{{POOL}}}"
-                "[$__rate_interval]))", "{{cause}}")], 12, min=0),
+                "[$__rate_interval]))", "{{cause}}"),
+               (f"sum by (reason) (increase(gpupool_refused_requests_total{{{POOL}}}"
+                "[$__rate_interval]))", "{{reason}}")], 12, min=0),
         graph("Misuse by kind", "Double frees, foreign pointers and the like, refused. Any of them "
               "is a fault in the program.", "short",
               [(f"sum by (kind) (increase(gpupool_misuses_total{{{POOL}}}[$__rate_interval]))",

@@ -37,6 +37,14 @@ void each(const Snapshot& snapshot, Samples& out) {
   }
 }
 
+/// Of the counts by MissReason those from `first` to before `end`.
+template <auto Field, std::size_t first, std::size_t end>
+void reasons(const Snapshot& snapshot, Samples& out) {
+  for (std::size_t i = first; i < end; ++i) {
+    out.add((snapshot.stats.*Field)[i], {to_string(static_cast<MissReason>(i))});
+  }
+}
+
 void build_info(const Snapshot&, Samples& out) {
   out.add(1.0, {library_version(), cuda_version()});
 }
@@ -281,8 +289,12 @@ constexpr MetricRow kTable[] = {
     {"gpupool_out_of_memory_total",
      kCounter,
      {"device", "pool", "cause"},
-     "Requests that failed.",
-     each<&S::failures_by_reason, MissReason>},
+     "Requests that failed for want of memory.",
+     reasons<&S::failures_by_reason, 0, kMemoryReasonCount>},
+    {"gpupool_refused_requests_total", kCounter, kReason,
+     "Requests that failed for another reason than memory: not valid, or a call of the driver"
+     " failed.",
+     reasons<&S::failures_by_reason, kMemoryReasonCount, kMissReasonCount>},
     {"gpupool_ladder_rungs_total",
      kCounter,
      {"device", "pool", "rung", "outcome"},

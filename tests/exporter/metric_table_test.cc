@@ -154,7 +154,10 @@ TEST(PoolFamiliesTest, AnUnusedPoolExposesEveryFamilyWithZeros) {
   EXPECT_LE(series, 220u);
   EXPECT_EQ(find_family(families, "gpupool_ladder_rungs_total").metric.size(),
             2 * kLadderRungCount);
-  EXPECT_EQ(values(families, "gpupool_out_of_memory_total").size(), kMissReasonCount);
+  EXPECT_EQ(values(families, "gpupool_allocation_misses_total").size(), kMissReasonCount);
+  EXPECT_EQ(values(families, "gpupool_out_of_memory_total").size(), kMemoryReasonCount);
+  EXPECT_EQ(values(families, "gpupool_refused_requests_total").size(),
+            kMissReasonCount - kMemoryReasonCount);
   EXPECT_EQ(values(families, "gpupool_fallbacks_total").size(), kFallbackReasonCount);
   EXPECT_EQ(values(families, "gpupool_driver_calls_total").size(), kDriverOperationCount);
 }
@@ -184,6 +187,8 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   stats.tag_live_bytes[1] = 300;
   stats.misses_by_reason[static_cast<std::size_t>(MissReason::fragmented)] = 7;
   stats.failures_by_reason[static_cast<std::size_t>(MissReason::budget)] = 2;
+  stats.failures_by_reason[static_cast<std::size_t>(MissReason::invalid)] = 5;
+  stats.failures_by_reason[static_cast<std::size_t>(MissReason::driver)] = 6;
   stats.driver_ns = 1'500'000'000;
   stats.free_runs_by_log2[12] = 3;
   stats.free_buddies_by_log2[12] = 4;
@@ -210,6 +215,10 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
       (std::map<std::string, double>{{"weights", 600}, {"gradients", 300}, {"untagged", 100}}));
   EXPECT_EQ(values(families, "gpupool_allocation_misses_total")["fragmented"], 7);
   EXPECT_EQ(values(families, "gpupool_out_of_memory_total")["budget"], 2);
+  // An argument that is not valid is no want of memory.
+  EXPECT_EQ(values(families, "gpupool_out_of_memory_total").count("invalid"), 0u);
+  EXPECT_EQ(values(families, "gpupool_refused_requests_total")["invalid"], 5);
+  EXPECT_EQ(values(families, "gpupool_refused_requests_total")["driver"], 6);
   EXPECT_EQ(values(families, "gpupool_driver_seconds_total")[""], 1.5);
   EXPECT_EQ(values(families, "gpupool_free_blocks")["4096"], 7);
   EXPECT_EQ(values(families, "gpupool_free_blocks").size(), 26u);  // 4 KiB to 128 GiB

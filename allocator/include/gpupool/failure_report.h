@@ -28,6 +28,21 @@ enum class LimitKind : std::uint8_t {
 };
 const char* to_string(LimitKind value) noexcept;
 
+/// What is wrong with the request, or went wrong, in more detail than MissReason has.
+enum class FailureCause : std::uint8_t {
+  memory,        // there is none, see the reason
+  size,          // overflows, or alone larger than the limit
+  alignment,     // no power of two, or larger than kMaxAlignment
+  stream,        // of another pool, released, or its handle names another stream by now
+  private_pool,  // one that captures make for themselves, which cannot be named
+  capture,       // what it waits for cannot be waited for while a capture is under way
+  handle,        // the driver does not know the stream, or the pool has no place for another one
+  guard,         // a block was there, and the driver would not fill it (DebugOptions)
+  event,         // a block was there, and the driver would not tell when it is out of use
+  driver,        // another call of the driver
+};
+const char* to_string(FailureCause value) noexcept;
+
 /// What one stream's unfinished work keeps from being used.
 struct PendingOfStream {
   std::uint64_t stream_id = 0;
@@ -66,6 +81,7 @@ struct FailureReport {
   bool happened = false;
   Error error = Error::out_of_memory;
   MissReason reason = MissReason::budget;
+  FailureCause cause = FailureCause::memory;
   std::uint64_t time_ns = 0;
   std::uint64_t requested_bytes = 0;
   std::uint64_t limit_bytes = 0;

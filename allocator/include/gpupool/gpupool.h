@@ -114,7 +114,9 @@ typedef enum gpupool_miss_reason {
   GPUPOOL_MISS_BUDGET = 1,
   GPUPOOL_MISS_PENDING = 2,
   GPUPOOL_MISS_FRAGMENTED = 3,
-  GPUPOOL_MISS_COLD = 4
+  GPUPOOL_MISS_COLD = 4,
+  GPUPOOL_MISS_INVALID = 5,
+  GPUPOOL_MISS_DRIVER = 6
 } gpupool_miss_reason;
 
 typedef enum gpupool_block_state {

@@ -5,7 +5,8 @@
 // call that made the snapshot, and the equations hold all the same):
 //   requests = hits + misses            a request is a call with bytes > 0
 //   hit      served, and the asking thread made no driver call and waited for none, nor an event
-//   miss     every other request, failures and fallbacks included; the first reason that applies
+//   miss     every other request, failures and fallbacks included; the first reason that applies;
+//            Pool::allocate_for_any_stream, which waits for an event, is none but misses
 //   held     = live_requested + waste + cached + pending + free
 //   held     = what the device counts as taken through this pool's backend
 //   waste    rounding and slab tails;   cached: in threads' caches in front of the shared tiers, or
@@ -39,15 +40,20 @@
 
 namespace gpupool {
 
-/// Why a request was no hit. The order is the order in which reasons are tried.
+/// Why a request was no hit: the first that applies. Of the last two, invalid comes before all
+/// others, and driver is for what failed though memory may have been there.
 enum class MissReason : std::uint8_t {
-  size,        // invalid, overflows, or alone larger than the limit
+  size,        // overflows, or alone larger than the limit
   budget,      // the limit or the device is full, even if all pending work were done
   pending,     // would have been served if pending work were done; what is pinned never is
   fragmented,  // enough bytes were free, no run of them was long enough
   cold,        // the pool grew
+  invalid,     // its alignment, stream or private pool is not valid here: FailureCause says which
+  driver,      // a call of the driver failed, but not for want of memory
 };
-inline constexpr std::size_t kMissReasonCount = 5;
+inline constexpr std::size_t kMissReasonCount = 7;
+/// Of those, the ones that say something of memory stand first.
+inline constexpr std::size_t kMemoryReasonCount = 5;
 
 /// Why a request was served by a driver allocation of its own.
 enum class FallbackReason : std::uint8_t {
@@ -191,7 +197,8 @@ struct StatsV1 {
   std::uint64_t failures = 0;               // requests that were not served; part of misses
   std::uint64_t fallbacks = 0;              // requests served outside the arena; part of misses
   std::uint64_t frees = 0;                  // blocks given back
-  std::uint64_t requested_bytes_total = 0;  // of served requests
+  /// Of served requests; and of those that failed only when the device was waited for.
+  std::uint64_t requested_bytes_total = 0;
   std::array<std::uint64_t, kMissReasonCount> misses_by_reason{};
   std::array<std::uint64_t, kMissReasonCount> failures_by_reason{};
   std::array<std::uint64_t, kFallbackReasonCount> fallbacks_by_reason{};
