@@ -10,6 +10,7 @@
 //   the one that was announced for the stream;   one of its own for a capture that nobody announced
 //
 //   pinned bytes = chunks and free runs of its pseudo-streams + its live runs + its fallbacks
+//   What is freed and waits for others as well is nobody's alone: RunTable counts that.
 //
 // Releasing is two steps: released() takes a pool out of use, so that its id begins anew; once all
 // work of the device that was given until then is complete, its pseudo-streams are, too

@@ -32,9 +32,14 @@ std::uint64_t Pool::Impl::free_bytes() const {
 }
 
 internal::PrivatePools::Bytes Pool::Impl::private_bytes() const {
-  return private_pools_.bytes(
+  auto bytes = private_pools_.bytes(
       [&](StreamIndex pseudo) GPUPOOL_REQUIRES(mu_) { return tiers_.chunk_bytes_of(pseudo); },
       [&](StreamIndex pseudo) GPUPOOL_REQUIRES(mu_) { return tiers_.runs().own_bytes(pseudo); });
+  // That others are to be waited for as well does not make it anybody else's.
+  const std::uint64_t shared = tiers_.runs().shared_pinned_bytes();
+  bytes.pinned += shared;
+  bytes.free += shared;
+  return bytes;
 }
 
 std::uint64_t Pool::Impl::movable_pages() const {

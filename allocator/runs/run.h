@@ -27,6 +27,7 @@ struct alignas(64) Run {
   Racy<std::uint64_t> start;  // first unit
   Racy<std::uint32_t> units = 0;
   RunKind kind = RunKind::unused;
+  bool is_pinned = false;         // free, and nobody's: a private pool is among whose it may be
   std::uint16_t bin = 0;          // free: of the index
   StreamIndex holder = kAnybody;  // free: which index it stands in
   // Free: children in the index.

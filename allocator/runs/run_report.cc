@@ -49,6 +49,7 @@ void RunTable::check_indices(std::uint64_t ready_runs, std::uint64_t pending_run
 void RunTable::check_invariants() const {
   std::uint64_t ready = 0;
   std::uint64_t pending = 0;
+  std::uint64_t pinned = 0;
   std::uint64_t in_use = 0;
   std::uint64_t longest = 0;
   std::uint64_t ready_runs = 0;
@@ -87,6 +88,7 @@ void RunTable::check_invariants() const {
       pending += run.units;
       ++pending_runs;
       if (run.holder != kNobody) own[run.holder] += run.units;
+      if (run.holder == kNobody && run.is_pinned) pinned += run.units;
     }
   }
   GPUPOOL_CHECK(in_use == run_count_);
@@ -95,7 +97,7 @@ void RunTable::check_invariants() const {
     empty -= static_cast<std::uint64_t>(std::popcount(bits));
   });
   GPUPOOL_CHECK(empty == 0);
-  GPUPOOL_CHECK(ready == ready_units_ && pending == pending_units_);
+  GPUPOOL_CHECK(ready == ready_units_ && pending == pending_units_ && pinned == pinned_units_);
   for (StreamIndex i = 0; i < by_stream_.size(); ++i) GPUPOOL_CHECK(own[i] == by_stream_[i]->units);
   GPUPOOL_CHECK(longest == largest_ready_units());
   GPUPOOL_CHECK(end_runs[0] + end_runs[1] == static_cast<std::uint64_t>(end_run_ != 0));

@@ -141,7 +141,9 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   if (holder == kAnybody) {
     count_ready(run.start, run.units, true);
   } else {
-    count_pending(holder, run.units);
+    if (holder == kNobody) [[unlikely]]
+      run.is_pinned = has_pin(run);
+    count_pending(run, run.units);
   }
 }
 
@@ -157,7 +159,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   if (run.holder == kAnybody) {
     count_ready(run.start, run.units, false);
   } else {
-    count_pending(run.holder, 0 - std::uint64_t{run.units});
+    count_pending(run, 0 - std::uint64_t{run.units});
   }
 }
 
@@ -179,7 +181,7 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   if (run.holder == kAnybody) {
     recount_ready(run, start, units);
   } else {
-    count_pending(run.holder, std::uint64_t{units} - run.units);
+    count_pending(run, std::uint64_t{units} - run.units);
   }
   run.start = start;
   run.units = units;
@@ -226,6 +228,10 @@ void RunTable::look_again(RunId id) {
   StreamIndex holder = holder_of(run.tickets);
   const StreamIndex former = run.holder;
   if (holder == former) {
+    if (holder == kNobody && run.is_pinned && !has_pin(run)) {
+      run.is_pinned = false;
+      pinned_units_ -= run.units;
+    }
     if (holder != kNobody || !streams_.keeps_apart()) return;
     run.tickets.keep_first_if_complete(streams_);
     holder = holder_of(run.tickets);

@@ -217,6 +217,8 @@ class RunTable {
   std::uint64_t pending_bytes() const noexcept { return pending_units_ * kUnitBytes; }
   /// Of pending: what waits for that stream's work alone; of kNobody, for that of several.
   std::uint64_t pending_bytes_of(StreamIndex stream) const noexcept;
+  /// Of pending: what several may still be using, a private pool among them.
+  std::uint64_t shared_pinned_bytes() const noexcept { return pinned_units_ * kUnitBytes; }
   std::uint64_t run_count() const noexcept { return run_count_; }
   std::uint64_t splits() const noexcept { return splits_; }
   std::uint64_t merges() const noexcept { return merges_; }
@@ -291,10 +293,17 @@ class RunTable {
   RunIndex& index_of(StreamIndex holder) noexcept {
     return holder == kNobody ? nobodys_ : by_stream_[holder]->index;
   }
-  void count_pending(StreamIndex holder, std::uint64_t delta) noexcept {
+  void count_pending(const Run& run, std::uint64_t delta) noexcept {
     // Unsigned arithmetic wraps both ways: what leaves is 0 - units.
     pending_units_ += delta;
-    if (holder != kNobody) by_stream_[holder]->units += delta;
+    if (run.holder != kNobody) {
+      by_stream_[run.holder]->units += delta;
+    } else if (run.is_pinned) {
+      pinned_units_ += delta;
+    }
+  }
+  bool has_pin(const Run& run) const noexcept {
+    return streams_.has_pseudo() && run.tickets.is_pinned(streams_);
   }
   template <class Visit>
   void for_each_pending(Visit visit) const;
@@ -358,6 +367,7 @@ class RunTable {
   std::uint64_t empty_pages_ = 0;
   std::uint64_t fewest_empty_pages_ = 0;
   std::uint64_t pending_units_ = 0;
+  std::uint64_t pinned_units_ = 0;  // of nobody's runs those that are pinned
   std::uint64_t splits_ = 0;
   std::uint64_t merges_ = 0;
   std::uint64_t reuses_ = 0;  // of what one stream had freed, another was the first to take

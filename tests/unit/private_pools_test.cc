@@ -170,6 +170,63 @@ TEST_F(PrivatePoolsTest, PinnedBytesAreWhatPrivatePoolsHold) {
   EXPECT_EQ(pool_->stats().pending_bytes, 0u);
 }
 
+TEST_F(PrivatePoolsTest, PinnedIsAlsoWhatWaitsForAnotherStreamAsWell) {
+  begin(raw_a_);
+  void* const run = allocate_raw(5 * kMiB, raw_a_);
+  void* const small = allocate_raw(512, raw_a_);
+  end(raw_a_);
+  const std::uint64_t all = 5 * kMiB + 128 * kKiB;
+  EXPECT_TRUE(work(raw_b_, run));
+  EXPECT_TRUE(work(raw_b_, small));
+  free_raw(run, raw_b_);
+  EXPECT_EQ(pinned(), all);
+  free_raw(small, raw_b_);
+  EXPECT_EQ(pinned(), all);
+  pool_->check_invariants();
+  // Nor does anybody get it, or is told to wait for it.
+  EXPECT_FALSE(pool_->allocate(60 * kMiB, b_).ok());
+  EXPECT_EQ(misses(MissReason::pending), 0u) << pool_->last_failure().text();
+  EXPECT_EQ(pinned(), all);
+  device_.complete(raw_b_);
+  settle();
+  EXPECT_EQ(pinned(), all);
+  EXPECT_TRUE(pool_->release_pool(kGraph).ok());
+  settle();
+  EXPECT_EQ(pinned(), 0u);
+}
+
+TEST_F(PrivatePoolsTest, OnceReleasedWhatWaitsForOthersIsPinnedNoMore) {
+  begin(raw_a_);
+  void* const run = allocate_raw(5 * kMiB, raw_a_);
+  end(raw_a_);
+  const RawStream raw_c = device_.create_stream();
+  const StreamRef c = pool_->adopt_stream(raw_c).value();
+  EXPECT_TRUE(pool_->record_stream(run, b_));
+  free(run, c);
+  EXPECT_EQ(pinned(), 5 * kMiB);
+  EXPECT_TRUE(pool_->release_pool(kGraph).ok());
+  device_.complete_all();
+  pool_->maintain();
+  EXPECT_EQ(pinned(), 0u);
+  pool_->check_invariants();
+}
+
+TEST_F(PrivatePoolsTest, WhatACaptureHasUsedIsPinnedOnceItIsFreed) {
+  void* const block = allocate(20 * kMiB, b_);
+  begin(raw_a_);
+  EXPECT_TRUE(pool_->record_stream(block, a_));
+  end(raw_a_);
+  EXPECT_TRUE(work(raw_b_, block));
+  free(block, b_);
+  EXPECT_EQ(pinned(), 20 * kMiB);
+  device_.complete(raw_b_);
+  settle();
+  EXPECT_EQ(pinned(), 20 * kMiB);
+  EXPECT_TRUE(pool_->release_pool(kGraph).ok());
+  settle();
+  EXPECT_EQ(pinned(), 0u);
+}
+
 TEST_F(PrivatePoolsTest, WhatAPrivatePoolHasIsNeverSaidToBePending) {
   for (const Recycling recycling : {Recycling::off, Recycling::eager}) {
     PoolOptions options;

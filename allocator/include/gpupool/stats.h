@@ -14,7 +14,8 @@
 //   pending  in the shared tiers, with work that is not known to be complete, or of a private pool,
 //            which may be launched again;   free: the rest
 //   pinned   what private pools hold, live or pending: their chunks as a whole, their runs, their
-//            fallbacks. What waits for ordinary work as well counts once that is known complete
+//            fallbacks; also while ordinary work is to be waited for as well; and runs of others
+//            that a capture has used (record_stream, record_use) and that were freed since
 //   released, trimmed   see ReleaseReason and TrimReason
 //   driver_calls  every create, map, set-access, unmap, release, cudaMalloc, cudaFree, any thread
 //   largest_free_block   the largest request that would be served now without the driver
