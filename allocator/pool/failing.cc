@@ -145,7 +145,7 @@ FailureReport Pool::Impl::report_of(const AllocationRequest& request, internal::
   report.free_bytes = bytes.free_bytes;
   report.fallback_bytes = bytes.fallback_bytes;
   report.largest_free_block_bytes = bytes.largest_free_block_bytes;
-  report.largest_satisfiable_bytes = largest_satisfiable(exchanges_pages());
+  report.largest_satisfiable_bytes = guards_.request_in(largest_satisfiable(exchanges_pages()));
   report.limit_bytes = limit_bytes_.get();
   report.limit_in_force_bytes = bytes.limit_in_force_bytes;
   report.device_free_bytes = counted_.device_free_bytes;

@@ -91,8 +91,7 @@ std::string verdict(const FailureReport& report) {
   if (static_cast<std::size_t>(report.reason) < kMemoryReasonCount) {
     text += ", at most " + human(report.largest_satisfiable_bytes) + " would have worked";
   }
-  text += std::string("; reason ") + to_string(report.reason) + " (" +
-          explanation(report) + ")";
+  text += std::string("; reason ") + to_string(report.reason) + " (" + explanation(report) + ")";
   if (report.is_address_space_used_up) text += "; the address space has no room for it";
   return text;
 }

@@ -78,14 +78,8 @@ GrowthOutcome Pool::Impl::allocate_by_growth(const AllocationRequest& request, c
   const auto take = [&]() GPUPOOL_REQUIRES(mu_) {
     const BlockRef block = take_shared(shape, stream, internal::Reach::everywhere);
     if (!block.exists()) return false;
-    const auto served = hand_out(block, request, *stream, record);
-    outcome.pointer = served.value();
-    outcome.is_unfit = !served.ok();
-    if (served.ok()) {
-      count_miss(request, outcome.reason, stream, log);
-    } else {
-      outcome.error = served.error();
-    }
+    outcome.note(hand_out(block, request, *stream, record));
+    if (!outcome.is_unfit) count_miss(request, outcome.reason, stream, log);
     return true;
   };
   {
@@ -262,7 +256,8 @@ void Pool::Impl::note_held() {
   peak_window_.note_held(held);
   if (held <= counted_.peak_held_bytes) return;
   counted_.peak_held_bytes = held;
-  counted_.largest_free_block_at_peak_held_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
+  counted_.largest_free_block_at_peak_held_bytes =
+      guards_.request_in(tiers_.runs().largest_ready_units() * kUnitBytes);
 }
 
 bool Pool::Impl::refresh_device_memory() {

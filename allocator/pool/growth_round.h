@@ -61,6 +61,13 @@ struct GrowthOutcome {
   bool is_line_used_up = false;  // there is no stretch of addresses that is long enough
   bool is_unfit = false;         // there was a block, which the guards could not fill
   MissReason reason = MissReason::cold;
+
+  /// What came of handing a block out.
+  void note(const Result<void*>& served) {
+    pointer = served.value();
+    is_unfit = !served.ok();
+    if (is_unfit) error = served.error();
+  }
 };
 
 }  // namespace gpupool::internal

@@ -25,6 +25,7 @@
 #ifndef GPUPOOL_POOL_GUARDS_H_
 #define GPUPOOL_POOL_GUARDS_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -55,6 +56,10 @@ class Guards {
   bool has_canaries() const noexcept { return options_.canary; }
   /// How much more each block takes.
   std::uint64_t canary_bytes() const noexcept { return options_.canary ? kCanaryBytes : 0; }
+  /// The largest request that so many bytes in a row serve.
+  std::uint64_t request_in(std::uint64_t bytes) const noexcept {
+    return bytes - std::min(bytes, canary_bytes());
+  }
   BlockNotes* notes() const noexcept { return notes_; }
 
   /// On an error the block is not fit to be handed out.

@@ -55,7 +55,7 @@ class LadderLog {
 
   std::uint64_t waited_ns = 0;  // on the rung `wait`
   int retries = 0;              // that the handler asked for
-  bool is_unfit = false;        // at the last try a block was there, which the guards could not fill
+  bool is_unfit = false;  // at the last try a block was there, which the guards could not fill
 
  private:
   static constexpr std::size_t index(LadderRung rung) noexcept {

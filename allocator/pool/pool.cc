@@ -123,6 +123,19 @@ Result<void, Status> Pool::Impl::find_fault(const PoolOptions& options) {
   return find_runtime_fault(options.runtime);
 }
 
+namespace {
+
+/// What a request of each watched size takes.
+std::vector<std::uint64_t> watched_blocks(const PoolOptions& options) {
+  std::vector<std::uint64_t> blocks = options.watched_sizes;
+  for (std::uint64_t& bytes : blocks) {
+    if (options.debug.canary) bytes += std::min(kCanaryBytes, ~bytes);
+  }
+  return blocks;
+}
+
+}  // namespace
+
 internal::PoolState::PoolState(Backend& backend, PoolOptions options)
     : serial_(next_serial()),
       tag_count_(static_cast<std::uint32_t>(options.tags.size())),
@@ -134,7 +147,7 @@ internal::PoolState::PoolState(Backend& backend, PoolOptions options)
       keeps_none_at_hand_(options_.verify_streams || guards_.is_on()),
       process_epoch_(process_epoch()),
       events_(backend),
-      tiers_(streams_, options_.watched_sizes),
+      tiers_(streams_, watched_blocks(options_)),
       private_pools_(caches_) {}
 
 Pool::Impl::Impl(Backend& backend, PoolOptions options)

@@ -108,9 +108,11 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   stats.reserve_bytes = options_.reserve_bytes;
   stats.address_range_bytes = arena_->reserved_pages() * kPageBytes;
   stats.address_range_used_bytes = arena_->high_water() * kPageBytes;
-  stats.largest_free_block_bytes = tiers_.runs().largest_ready_units() * kUnitBytes;
-  stats.largest_satisfiable_bytes =
-      largest_satisfiable(options_.runtime.recycling != Recycling::off);
+  // What a request may ask for; how much is in pieces is reckoned with all of it.
+  const std::uint64_t largest_free = tiers_.runs().largest_ready_units() * kUnitBytes;
+  const std::uint64_t largest = largest_satisfiable(options_.runtime.recycling != Recycling::off);
+  stats.largest_free_block_bytes = guards_.request_in(largest_free);
+  stats.largest_satisfiable_bytes = guards_.request_in(largest);
 
   const std::uint64_t occupied =
       stats.live_requested_bytes + stats.waste_bytes + stats.pending_bytes + stats.cached_bytes;
@@ -121,12 +123,11 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   const std::uint64_t available = usable_limit - std::min(usable_limit, occupied);
   if (available > 0 && available >= stats.limit_in_force_bytes / 100) {
     stats.fragmentation_ratio =
-        std::max(0.0, 1.0 - static_cast<double>(stats.largest_satisfiable_bytes) /
-                                static_cast<double>(available));
+        std::max(0.0, 1.0 - static_cast<double>(largest) / static_cast<double>(available));
   }
   if (stats.mapped_free_bytes > 0) {
-    stats.raw_fragmentation_ratio = 1.0 - static_cast<double>(stats.largest_free_block_bytes) /
-                                              static_cast<double>(stats.mapped_free_bytes);
+    stats.raw_fragmentation_ratio =
+        1.0 - static_cast<double>(largest_free) / static_cast<double>(stats.mapped_free_bytes);
   }
   for (std::size_t i = 0; i < stats.watched_count; ++i) {
     stats.watched[i].fits = stats.watched[i].bytes <= stats.largest_satisfiable_bytes;
@@ -143,6 +144,8 @@ StatsV1 Pool::Impl::stats() {
   stats.start_time_ns = start_time_ns_;
   stats.start_unix_ns = start_unix_ns_;
   tiers_.add_to(stats);
+  // The tiers watch the blocks.
+  for (WatchedSize& watched : stats.watched) watched.bytes = guards_.request_in(watched.bytes);
   driver_.add_to(stats);
   const internal::CounterTotals totals = caches_.totals();
   fill_counts(stats, totals);

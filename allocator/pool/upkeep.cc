@@ -194,7 +194,7 @@ void Pool::Impl::reset_peaks() {
   rearm_all();
   counted_.peak_held_bytes = held_bytes();
   counted_.largest_free_block_at_peak_held_bytes =
-      tiers_.runs().largest_ready_units() * internal::kUnitBytes;
+      guards_.request_in(tiers_.runs().largest_ready_units() * internal::kUnitBytes);
 }
 
 }  // namespace gpupool

@@ -25,9 +25,8 @@ constexpr std::array<std::uint64_t, 5> kSizes = {100, 512, 20 * kKiB + 1, 100 * 
 
 class PoolGuardTest : public testing::Test {
  protected:
-  void make_pool(DebugOptions debug, Backing backing = Backing::vmm) {
+  void make_pool(DebugOptions debug, Backing backing = Backing::vmm, PoolOptions options = {}) {
     end_pool();
-    PoolOptions options;
     options.debug = debug;
     options.backing = backing;
     options.misuse_handler = [this](const MisuseReport& report) {
@@ -310,6 +309,67 @@ TEST_F(PoolGuardTest, CanariesAreWaste) {
   ASSERT_TRUE(pool_->deallocate(page, 2 * kMiB, a_));
   expect_identity(pool_->stats());
   EXPECT_TRUE(misuses_.empty());
+}
+
+// What a pool says could be had can be asked for, and no more.
+TEST_F(PoolGuardTest, TheLargestThatIsNamedIsWhatARequestMayBe) {
+  for (const bool has_canary : {false, true}) {
+    for (const Recycling recycling : {Recycling::eager, Recycling::off}) {
+      for (const std::uint64_t hole : {140 * kKiB, kMiB, 6 * kMiB}) {
+        PoolOptions options;
+        options.capacity = 16 * kMiB;
+        options.runtime.recycling = recycling;
+        make_pool({.canary = has_canary}, Backing::vmm, options);
+        const std::uint64_t more = has_canary ? kCanaryBytes : 0;
+        unsigned char* const before = allocate(8 * kMiB - more, a_);
+        unsigned char* const gap = allocate(hole - more, a_);
+        unsigned char* const rest = allocate(8 * kMiB - hole - more, a_);
+        ASSERT_TRUE(pool_->deallocate(gap, a_));
+        pool_->drain_caches();
+        const StatsV1 stats = pool_->stats();
+        EXPECT_EQ(stats.largest_free_block_bytes, hole - more);
+        EXPECT_EQ(stats.largest_satisfiable_bytes, hole - more);
+        EXPECT_EQ(stats.fragmentation_ratio, 0.0);
+        // The report, and what it promises.
+        EXPECT_FALSE(pool_->allocate(hole - more + 1, a_).ok());
+        const std::uint64_t named = pool_->last_failure().largest_satisfiable_bytes;
+        EXPECT_EQ(named, hole - more);
+        const std::uint64_t calls = pool_->stats().driver_calls;
+        unsigned char* const largest = allocate(named, a_);
+        EXPECT_EQ(pool_->stats().driver_calls, calls);
+        for (unsigned char* const block : {before, largest, rest}) {
+          ASSERT_TRUE(pool_->deallocate(block, a_));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PoolGuardTest, WhereNothingIsLeftNothingIsNamed) {
+  PoolOptions options;
+  options.capacity = 4 * kMiB;
+  make_pool({.canary = true}, Backing::vmm, options);
+  unsigned char* const all = allocate(4 * kMiB - kCanaryBytes, a_);
+  EXPECT_EQ(pool_->stats().largest_free_block_bytes, 0u);
+  EXPECT_FALSE(pool_->allocate(1, a_).ok());
+  EXPECT_EQ(pool_->last_failure().largest_satisfiable_bytes, 0u);
+  ASSERT_TRUE(pool_->deallocate(all, a_));
+}
+
+TEST_F(PoolGuardTest, AWatchedSizeFitsWithItsCanary) {
+  PoolOptions options;
+  options.capacity = 8 * kMiB;
+  options.watched_sizes = {8 * kMiB - kCanaryBytes, 8 * kMiB};
+  make_pool({.canary = true}, Backing::vmm, options);
+  ASSERT_TRUE(pool_->deallocate(allocate(8 * kMiB - kCanaryBytes, a_), a_));
+  pool_->drain_caches();
+  const StatsV1 stats = pool_->stats();
+  EXPECT_EQ(stats.watched[0].bytes, 8 * kMiB - kCanaryBytes);
+  EXPECT_TRUE(stats.watched[0].fits);
+  EXPECT_EQ(stats.watched[0].unusable_free_bytes, 0u);
+  EXPECT_EQ(stats.watched[1].bytes, 8 * kMiB);
+  EXPECT_FALSE(stats.watched[1].fits);
+  EXPECT_EQ(stats.watched[1].unusable_free_bytes, 8 * kMiB);
 }
 
 TEST_F(PoolGuardTest, ADoubleFreeIsRefusedAndFillsNothing) {

@@ -65,7 +65,9 @@ class PoolRefusalTest : public PoolFixture {
     const bool says_how_much = report.text().find("would have worked") != std::string::npos;
     EXPECT_EQ(says_how_much, index(reason) < kMemoryReasonCount) << report.text();
   }
-  bool says(const char* part) { return pool_->last_failure().text().find(part) != std::string::npos; }
+  bool says(const char* part) {
+    return pool_->last_failure().text().find(part) != std::string::npos;
+  }
   /// Every fill fails until clear().
   void refuse_fills() { backend_.fail_at_random(BackendCall::fill, 1.0, Error::backend_failure); }
 };
@@ -197,8 +199,7 @@ TEST_F(PoolRefusalTest, ForAnyStreamWhereTheDriversWaitFailsNothingStaysTaken) {
   request.bytes = kMiB;
   for (const BackendCall call : {BackendCall::record_event, BackendCall::synchronize_event}) {
     start({});
-    EXPECT_TRUE(
-        pool_->deallocate_unused(pool_->allocate_for_any_stream(request).value(), kMiB));
+    EXPECT_TRUE(pool_->deallocate_unused(pool_->allocate_for_any_stream(request).value(), kMiB));
     const StatsV1 before = pool_->stats();
     backend_.fail_at_random(call, 1.0, Error::backend_failure);
     const auto block = pool_->allocate_for_any_stream(request);

@@ -195,9 +195,9 @@ struct StatsV1 {
   std::uint64_t requests = 0;
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
-  std::uint64_t failures = 0;               // requests that were not served; part of misses
-  std::uint64_t fallbacks = 0;              // requests served outside the arena; part of misses
-  std::uint64_t frees = 0;                  // blocks given back
+  std::uint64_t failures = 0;   // requests that were not served; part of misses
+  std::uint64_t fallbacks = 0;  // requests served outside the arena; part of misses
+  std::uint64_t frees = 0;      // blocks given back
   /// Of served requests; and of those that failed only when the device was waited for.
   std::uint64_t requested_bytes_total = 0;
   std::array<std::uint64_t, kMissReasonCount> misses_by_reason{};
