@@ -10,7 +10,7 @@ import cli_test
 from cli_test import COMMANDS, CSV, FSDP, PROGRAM, RESNET, Case, run
 
 ADVISE_KEYS = ["device", "device_capacity_bytes", "capacity_bytes", "backing", "passes", "scale",
-               "completions", "budget_percent", "unavailable", "traces", "settings", "needs", "yaml"]
+               "completions", "budget_percent", "recycling_wait_percent", "unavailable", "traces", "settings", "needs", "yaml"]
 
 
 class AdviseCase(Case):
@@ -91,6 +91,22 @@ class Advise(AdviseCase):
         for row in advice["settings"]:
             self.assertLessEqual(row["peak_held_bytes"], 2 << 30)
 
+    def test_how_long_requests_may_wait_is_played_and_goes_into_the_yaml(self):
+        advice = self.advise("--recycling-wait", "1%", "--budget", "5", FSDP)
+        self.assertEqual(advice["recycling_wait_percent"], 1)
+        eager = self.chosen(advice)
+        self.assertEqual(eager["recycling"], "eager")
+        self.assertIn("\n  recycling_wait: 1%\n", advice["yaml"])
+        cold, warm = self.replay("--recycling-wait", "1", "--slack", eager["slack_percent"],
+                                 "--cache-large", eager["cache_large_bytes"], FSDP)
+        self.assertEqual(eager["traces"][0]["driver_wait_seconds_warm"], warm["driver_wait_seconds"])
+        self.assertEqual(eager["traces"][0]["driver_wait_seconds_cold"], cold["driver_wait_seconds"])
+        self.assertNotIn("recycling_wait", self.advise(FSDP)["yaml"])
+        csv = self.write("t.csv", CSV + "0,0,2,3000000\n1,1,3,5000000\n")
+        noted = run("advise", "--recycling-wait", "1", csv)
+        self.assertEqual(noted.stderr.decode(), f"gpupool: --recycling-wait has no effect on {csv}, "
+                         "which has no recorded time\n")
+
     def test_nothing_to_advise(self):
         arguments = ["--capacity", "1GiB", FSDP]
         advice = self.advise(*arguments)
@@ -129,6 +145,7 @@ class Advise(AdviseCase):
             (["--capacity", "1MiB"], "from 2MiB to 1TiB"), (["--capacity", "8gib"], "8GiB"),
             (["--capacity", "200GiB"], "more than the device has"),
             (["--device-capacity", "2TiB"], "to 1TiB"), (["--backend", "malloc"], "cudamalloc|vmm"),
+            (["--recycling-wait", "101"], "from 0 to 100"),
             (["--json", "--yaml-only"], "one of them"), (["--device", "cuda"], "--device"),
         ]
         for arguments, reason in cases:

@@ -139,6 +139,8 @@ class BadUsage(Case):
             (["--seed", "18446744073709551616"], "from 0 to"),
             (["--slack", "101"], "from 0 to 100"), (["--slack", "-1"], "from 0 to 100"),
             (["--slack", "nan"], "from 0 to 100"), (["--fault-rate", "1.5"], "from 0 to 1"),
+            (["--recycling-wait", "101"], "from 0 to 100"),
+            (["--recycling-wait", "-1"], "from 0 to 100"),
             (["--capacity", "8gib"], "8GiB"), (["--capacity", "-1"], "negative"),
             (["--cache-large", "much"], "cache-large"),
             (["--reserve", "010"], "leading zero"), (["--reserve", "16777216TiB"], "64 bits"),
@@ -164,9 +166,30 @@ class BadUsage(Case):
                 self.expect_refused(run("replay", "--slack", text, FSDP), "such as 5 or 5%")
         self.assertIn("5 means 5 %", run("replay", "--help").stdout.decode())
 
+    def test_how_long_requests_may_wait_for_pages_to_move(self):
+        shown = run("replay", "--device", "sim", "--recycling-wait", "2%", FSDP).stdout.decode()
+        self.assertIn("0.5% slack, waits up to 2%", shown)
+        for given in ([], ["--recycling-wait", "5"]):
+            shown = run("replay", "--device", "sim", *given, FSDP).stdout.decode()
+            self.assertNotIn("waits up to", shown)
+        csv = self.write("t.csv", CSV + "0,0,2,3\n")
+        for recycling, notes in (("eager", [f"gpupool: --recycling-wait has no effect on {csv}, which has "
+                                            "no recorded time"]),
+                                 ("off", ["gpupool: --recycling-wait has no effect with --recycling "
+                                          "off"])):
+            noted = run("replay", "--device", "sim", "--recycling", recycling, "--recycling-wait", "2",
+                        csv)
+            self.assertEqual(noted.stderr.decode().splitlines(), notes)
+        never, always = ({key: sum(each[key] for each in self.replay("--recycling-wait", wait, FSDP))
+                          for key in ("driver_wait_seconds", "peak_held_bytes")}
+                         for wait in ("0", "100"))
+        self.assertLess(never["driver_wait_seconds"], always["driver_wait_seconds"])
+        self.assertGreaterEqual(never["peak_held_bytes"], always["peak_held_bytes"])
+
     def test_options_without_effect_are_named_and_taken(self):
         path = self.write("one", "a 0 1 0 0\nf 0 0\n")
         off, both = ["--recycling", "off"], ["--slack", "5", "--alias-reuse", "same_stream"]
+        wait = ["--recycling-wait", "2%"]
         cases = [
             (off + both, ["--slack has no effect with --recycling off",
                           "--alias-reuse has no effect with --recycling off"]),
@@ -174,6 +197,8 @@ class BadUsage(Case):
              ["--slack has no effect with --recycling pressure"]),
             (["--backend", "cudamalloc"] + both,
              ["--alias-reuse has no effect with --backend cudamalloc"]),
+            (off + wait, ["--recycling-wait has no effect with --recycling off"]),
+            (wait, []),
             (["--seed", "1"], ["--seed has no effect without --fault-rate"]),
             (["--seed", "1", "--fault-rate", "0.1"], []), (both, []), (off, []),
         ]

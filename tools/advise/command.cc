@@ -26,6 +26,8 @@ constexpr std::uint64_t kMaxOperationsPerSecond = 1'000'000'000;
 
 struct Command {
   AdviseOptions options;
+  double recycling_wait_percent = 5;
+  bool is_recycling_wait_given = false;
   bool is_json = false;
   bool is_yaml = false;
   std::vector<std::string> paths;
@@ -56,7 +58,8 @@ Result<Advice, ReplayFailure> advise_with_progress(const std::vector<Trace>& tra
 }
 
 ExitCode run(const Command& command) {
-  const AdviseOptions& options = command.options;
+  AdviseOptions options = command.options;
+  options.replay.runtime.recycling_wait = command.recycling_wait_percent / 100;
   if (command.is_json && command.is_yaml) {
     print_error("--json and --yaml-only: one of them");
     return ExitCode::usage;
@@ -66,6 +69,7 @@ ExitCode run(const Command& command) {
     print_error(traces.error().message);
     return ExitCode::usage;
   }
+  if (command.is_recycling_wait_given) note_untimed(traces.value());
   const auto advised = advise_with_progress(traces.value(), options);
   if (!advised.ok()) {
     print_error(advised.error().message);
@@ -111,6 +115,10 @@ void add_advise_command(CLI::App& app, Action& action) {
               "(default 0.3)");
   add_number(advise, "--rate", options.operations_per_second, 1, kMaxOperationsPerSecond,
              "Operations a second of traces without recorded time (default 10000)");
+  const CLI::Option* const recycling_wait = add_percent(
+      advise, "--recycling-wait", command->recycling_wait_percent,
+      "Most of the recorded time that requests may wait for pages to move under eager, in percent, "
+      "which goes into the YAML, too (default 5)");
   advise.add_flag("--allow-same-stream", options.allows_same_stream,
                   "Also advise alias_reuse same_stream: only for programs without kernels that are "
                   "resident before the memory is written, dependent launches among them");
@@ -136,7 +144,10 @@ void add_advise_command(CLI::App& app, Action& action) {
   advise.add_flag("--yaml-only", command->is_yaml, "Print only the configuration file");
   advise.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();
-  advise.callback([command, &action] { action = [command] { return run(*command); }; });
+  advise.callback([command, recycling_wait, &action] {
+    command->is_recycling_wait_given = recycling_wait->count() != 0;
+    action = [command] { return run(*command); };
+  });
 }
 
 }  // namespace gpupool::tools

@@ -37,6 +37,10 @@ std::string device_text(const AdviseOptions& options) {
   if (replay.capacity_bytes) text += ", limit " + format_size(*replay.capacity_bytes);
   text += ", " + std::to_string(replay.passes) + " passes each";
   if (replay.scale != 1) text += ", sizes times " + std::to_string(replay.scale);
+  if (replay.runtime.recycling_wait != RuntimeOptions().recycling_wait) {
+    text += ", under eager waiting up to " + percent_text(replay.runtime.recycling_wait * 100) +
+            " for pages to move";
+  }
   if (replay.honour_completions) text += ", completions honoured";
   return text;
 }

@@ -94,10 +94,13 @@ std::string cost_lines(const Advice& advice, const std::vector<Setting>& setting
   return text;
 }
 
-std::string moving_keys(const Setting& setting) {
+std::string moving_keys(const Setting& setting, const RuntimeOptions& runtime) {
   std::string text = std::string("  recycling: ") + to_string(setting.recycling) + "\n";
   if (setting.recycling == Recycling::eager) {
     text += "  slack: " + percent_text(setting.slack_percent) + "\n";
+    if (runtime.recycling_wait != RuntimeOptions().recycling_wait) {
+      text += "  recycling_wait: " + percent_text(runtime.recycling_wait * 100) + "\n";
+    }
   }
   if (setting.alias_reuse != RuntimeOptions().alias_reuse) {
     text += comment(
@@ -126,7 +129,7 @@ std::string to_yaml(const Advice& advice, const std::vector<Trace>& traces,
   text += std::string("  backing: ") + to_string(options.replay.backing) + "\n\n";
   text += comment("What is done with empty pages:", "  ") +
           cost_lines(advice, with_each_policy(setting), options, policy_text) +
-          moving_keys(setting) + "\n";
+          moving_keys(setting, options.replay.runtime) + "\n";
   text += comment("Freed blocks above 128 KiB that are kept for the next request of their size:",
                   "  ") +
           cost_lines(advice, with_each_cache(setting), options,

@@ -24,6 +24,7 @@ constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
 /// Options that may have been given although they change nothing.
 struct Given {
   bool slack = false;
+  bool recycling_wait = false;
   bool alias_reuse = false;
   bool seed = false;
 };
@@ -32,6 +33,7 @@ struct Command {
   ReplayOptions options;
   Given given;
   double slack_percent = 0.5;
+  double recycling_wait_percent = 5;
   bool finds_capacity = false;
   bool is_json = false;
   std::vector<std::string> paths;
@@ -52,6 +54,9 @@ void note_void_options(const Command& command) {
   const std::string recycling = std::string("--recycling ") + to_string(options.runtime.recycling);
   if (command.given.slack && options.runtime.recycling != Recycling::eager) {
     print_error("--slack has no effect with " + recycling);
+  }
+  if (command.given.recycling_wait && options.runtime.recycling != Recycling::eager) {
+    print_error("--recycling-wait has no effect with " + recycling);
   }
   if (command.given.alias_reuse && options.runtime.recycling == Recycling::off) {
     print_error("--alias-reuse has no effect with " + recycling);
@@ -122,10 +127,14 @@ ExitCode run(const Command& command) {
   }
   note_void_options(command);
   options.runtime.slack = command.slack_percent / 100;
+  options.runtime.recycling_wait = command.recycling_wait_percent / 100;
   const Result<std::vector<Trace>, Status> traces = load_traces(command.paths);
   if (!traces.ok()) {
     print_error(traces.error().message);
     return ExitCode::usage;
+  }
+  if (command.given.recycling_wait && options.runtime.recycling == Recycling::eager) {
+    note_untimed(traces.value());
   }
   // Held to the end: each trace opens the device anew, which is cheap while it is in use.
   const Result<Device, Status> device = open_device(options.device, SimulatedTime::virtual_time);
@@ -166,6 +175,9 @@ void add_replay_command(CLI::App& app, Action& action) {
   const CLI::Option* const slack =
       add_percent(replay, "--slack", command->slack_percent,
                   "Pages held beyond the most that were occupied, in percent (default 0.5)");
+  const CLI::Option* const recycling_wait = add_percent(
+      replay, "--recycling-wait", command->recycling_wait_percent,
+      "Most of the recorded time that requests may wait for pages to move, in percent (default 5)");
   const CLI::Option* const alias_reuse =
       add_choice(replay, "--alias-reuse", kAliasReuses, options.runtime.alias_reuse,
                  "When a page that is moved is used again");
@@ -197,8 +209,9 @@ void add_replay_command(CLI::App& app, Action& action) {
   replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
   replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();
-  replay.callback([command, slack, alias_reuse, seed, &action] {
-    command->given = {slack->count() != 0, alias_reuse->count() != 0, seed->count() != 0};
+  replay.callback([command, slack, recycling_wait, alias_reuse, seed, &action] {
+    command->given = {slack->count() != 0, recycling_wait->count() != 0, alias_reuse->count() != 0,
+                      seed->count() != 0};
     action = [command] { return run(*command); };
   });
 }

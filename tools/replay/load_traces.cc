@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "tools/command_line.h"
 #include "tools/terminal/progress_bar.h"
 
 namespace gpupool::tools {
@@ -17,6 +18,13 @@ Result<std::vector<Trace>, Status> load_traces(const std::vector<std::string>& p
     traces.push_back(std::move(trace).value());
   }
   return traces;
+}
+
+void note_untimed(const std::vector<Trace>& traces) {
+  for (const Trace& trace : traces) {
+    if (trace.seconds) continue;
+    print_error("--recycling-wait has no effect on " + trace.path + ", which has no recorded time");
+  }
 }
 
 }  // namespace gpupool::tools

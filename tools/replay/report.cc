@@ -104,6 +104,9 @@ std::string heading(const ReplayOptions& options, const ReplaySetting& setting) 
                      ", recycling " + to_string(options.runtime.recycling);
   if (options.runtime.recycling == Recycling::eager) {
     text += " with " + percent_text(options.runtime.slack * 100) + " slack";
+    if (options.runtime.recycling_wait != RuntimeOptions().recycling_wait) {
+      text += ", waits up to " + percent_text(options.runtime.recycling_wait * 100);
+    }
   }
   const bool moves = options.runtime.recycling != Recycling::off && options.backing == Backing::vmm;
   if (moves && options.runtime.alias_reuse != RuntimeOptions().alias_reuse) {
