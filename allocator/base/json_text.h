@@ -45,6 +45,10 @@ class JsonText {
     separate();
     text_ += is_true ? "true" : "false";
   }
+  void null() {
+    separate();
+    text_ += "null";
+  }
   template <std::integral Number>
   void value(Number number) {
     separate();

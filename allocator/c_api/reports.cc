@@ -109,6 +109,8 @@ gpupool_block block_of(const BlockInfo& from) {
   to.stream_id = from.stream_id;
   to.tag = from.tag.index();
   to.is_fallback = from.is_fallback ? 1 : 0;
+  to.stream_handle = from.stream_handle.value_or(0);
+  to.has_stream_handle = from.stream_handle.has_value() ? 1 : 0;
   return to;
 }
 

@@ -33,7 +33,8 @@ void report_pending(const std::vector<std::uint64_t>& bytes, const internal::Str
                     FailureReport& report) {
   for (internal::StreamIndex i = 0; i < bytes.size(); ++i) {
     if (bytes[i] == 0) continue;
-    report.pending_streams.push_back({streams.id_of(i), bytes[i], streams.is_awaited(i)});
+    report.pending_streams.push_back(
+        {streams.id_of(i), streams.find_handle(i), bytes[i], streams.is_awaited(i)});
   }
   sort_by_bytes(report.pending_streams);
   if (report.pending_streams.size() > FailureReport::kMaxStreams) {
@@ -82,7 +83,8 @@ void Pool::Impl::count_miss(const AllocationRequest& request, MissReason reason,
   if (log.has_given(LadderRung::wait)) reason = MissReason::pending;
   ++counted_.misses;
   ++counted_.misses_by_reason[static_cast<std::size_t>(reason)];
-  misses_.note({pool_time(), request.bytes, stream->id(), reason, false});
+  misses_.note({pool_time(), request.bytes, stream->id(),
+                internal::StreamTable::handle_of(stream->raw()), reason, false});
   emit({.kind = SlowPathEventKind::miss,
         .bytes = request.bytes,
         .stream_id = stream->id(),
@@ -105,7 +107,8 @@ Error Pool::Impl::fail(const FailureReport& report, bool was_served) {
   }
   ++counted_.failures;
   ++counted_.failures_by_reason[static_cast<std::size_t>(report.reason)];
-  misses_.note({report.time_ns, report.requested_bytes, report.stream_id, report.reason, true});
+  misses_.note({report.time_ns, report.requested_bytes, report.stream_id, report.stream_handle,
+                report.reason, true});
   last_failure_ = report;
   emit({.kind = SlowPathEventKind::failure,
         .bytes = report.requested_bytes,
@@ -129,7 +132,10 @@ FailureReport Pool::Impl::report_of(const AllocationRequest& request, internal::
   report.is_contiguous = request.allocation_class == AllocationClass::contiguous;
   report.pool = options_.name;
   // One that is not known may be of another pool, and gone.
-  if (streams_.is_known(stream)) report.stream_id = stream->id();
+  if (streams_.is_known(stream)) {
+    report.stream_id = stream->id();
+    report.stream_handle = internal::StreamTable::handle_of(stream->raw());
+  }
   const Tag tag = request.tag == kCurrentTag ? current_tag() : request.tag;
   if (tag.index() < tag_count_) report.tag = options_.tags[tag.index()];
 

@@ -1,9 +1,11 @@
 // The report of a request that failed, for programs.
+#include "base/hex_text.h"
 #include "base/json_text.h"
 #include "gpupool/failure_report.h"
 
 namespace gpupool {
 
+using internal::hex;
 using internal::JsonText;
 
 namespace {
@@ -36,11 +38,18 @@ constexpr Number kNumbers[] = {
     {"waited_ns", &FailureReport::waited_ns},
 };
 
+/// As a debugger shows it; null where it is not known.
+void write_handle(JsonText& json, std::optional<std::uint64_t> handle) {
+  json.key("stream_handle");
+  handle.has_value() ? json.value(hex(*handle)) : json.null();
+}
+
 void write_pending(JsonText& json, const FailureReport& report) {
   json.key("pending_streams").open('[');
   for (const PendingOfStream& pending : report.pending_streams) {
     json.open('{');
     json.field("stream_id", pending.stream_id);
+    write_handle(json, pending.stream_handle);
     json.field("bytes", pending.bytes);
     json.field("is_awaited", pending.is_awaited);
     json.close('}');
@@ -61,6 +70,7 @@ void write_misses(JsonText& json, const FailureReport& report) {
     json.field("time_ns", miss.time_ns);
     json.field("bytes", miss.bytes);
     json.field("stream_id", miss.stream_id);
+    write_handle(json, miss.stream_handle);
     json.field("reason", to_string(miss.reason));
     json.field("failed", miss.failed);
     json.close('}');
@@ -97,6 +107,7 @@ std::string FailureReport::json() const {
     json.field("is_address_space_used_up", is_address_space_used_up);
     json.field("is_process_gone", is_process_gone);
     for (const Number& number : kNumbers) json.field(number.name, this->*number.field);
+    write_handle(json, stream_handle);
     json.field("retries", retries);
     write_pending(json, *this);
     write_tags(json, *this);

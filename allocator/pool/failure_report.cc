@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "base/hex_text.h"
+
 namespace gpupool {
 namespace {
 
@@ -124,11 +126,17 @@ std::string tags(const FailureReport& report) {
   return rest > 0 ? text + ", others " + human(rest) : text;
 }
 
+/// The number that the driver gave it, and the handle that the program knows it by.
+std::string stream_text(std::uint64_t id, std::optional<std::uint64_t> handle) {
+  return std::to_string(id) + (handle.has_value() ? " (" + internal::hex(*handle) + ")" : "");
+}
+
 std::string streams(const FailureReport& report) {
   std::string text;
   for (const PendingOfStream& pending : report.pending_streams) {
-    text += (text.empty() ? "stream " : ", ") + std::to_string(pending.stream_id) + ": " +
-            human(pending.bytes) + (pending.is_awaited ? "" : " (no event can tell when)");
+    text += (text.empty() ? "stream " : ", ") +
+            stream_text(pending.stream_id, pending.stream_handle) + ": " + human(pending.bytes) +
+            (pending.is_awaited ? "" : " (no event can tell when)");
   }
   if (report.pending_elsewhere_bytes == 0) return text;
   return text + (text.empty() ? "" : ", ") +
@@ -149,9 +157,10 @@ std::string misses(const FailureReport& report) {
   for (std::size_t i = 0; i < count; ++i) {
     const MissRecord& miss = report.last_misses[i];
     const std::uint64_t age = report.time_ns - std::min(report.time_ns, miss.time_ns);
-    text += row(i == 0 ? "misses" : "", human(miss.bytes),
-                human_time(age) + " ago, stream " + std::to_string(miss.stream_id) + ", " +
-                    to_string(miss.reason) + (miss.failed ? ", failed" : ""));
+    text +=
+        row(i == 0 ? "misses" : "", human(miss.bytes),
+            human_time(age) + " ago, stream " + stream_text(miss.stream_id, miss.stream_handle) +
+                ", " + to_string(miss.reason) + (miss.failed ? ", failed" : ""));
   }
   return text;
 }
@@ -183,7 +192,7 @@ std::string FailureReport::text() const {
   if (is_process_gone) return process_gone(*this);
   std::string asked = "alignment " + human(requested_alignment);
   if (is_contiguous) asked += ", contiguous";
-  if (stream_id != 0) asked += ", stream " + std::to_string(stream_id);
+  if (stream_id != 0) asked += ", stream " + stream_text(stream_id, stream_handle);
   if (!tag.empty()) asked += ", tag " + tag;
   return verdict(*this) + row("request", human(requested_bytes), asked) +
          row("limit", human(limit_in_force_bytes), limit_name(*this)) +

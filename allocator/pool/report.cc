@@ -278,6 +278,7 @@ BlockInfo Pool::Impl::info_of(BlockRef block) const {
   info.bytes = tiers_.bytes_of(block);
   info.tier = tiers_.tier_of(block);
   info.stream_id = streams_.id_of(word.stream());
+  info.stream_handle = streams_.find_handle(word.stream());
   info.tick = record.tick.get() * internal::kTickNs;
   info.state = word.is_live() ? BlockState::live : BlockState::cached;
   if (word.is_live()) {
@@ -293,6 +294,7 @@ void Pool::Impl::visit_chunk(internal::ChunkId id,
   BlockInfo gap;
   gap.state = chunk.is_pending ? BlockState::pending : BlockState::free;
   gap.stream_id = streams_.id_of(chunk.owner);
+  gap.stream_handle = streams_.find_handle(chunk.owner);
   const auto show_gap = [&](Tier tier, std::uint64_t byte, std::uint64_t bytes) {
     gap.tier = tier;
     gap.address = arena_->address_of(chunk.start) + byte;
@@ -330,6 +332,10 @@ void Pool::Impl::visit_blocks(const std::function<void(const BlockInfo&)>& visit
 
 void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor) const {
   const internal::RunTable& runs = tiers_.runs();
+  const auto show_stream = [this](StreamIndex stream, BlockInfo& info) GPUPOOL_REQUIRES(mu_) {
+    info.stream_id = streams_.id_of(stream);
+    info.stream_handle = streams_.find_handle(stream);
+  };
   const std::uint64_t end = arena_->high_water() * kUnitsPerPage;
   for (std::uint64_t unit = 0; unit < end;) {
     const internal::RunId id = arena_->is_backed(unit / kUnitsPerPage) ? tiers_.run_at(unit) : 0;
@@ -347,7 +353,7 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
       info.address = arena_->address_of(unit);
       info.bytes = run.units * kUnitBytes;
       info.state = run.holder == internal::kAnybody ? BlockState::free : BlockState::pending;
-      if (run.tickets.count() > 0) info.stream_id = streams_.id_of(run.tickets[0].stream);
+      if (run.tickets.count() > 0) show_stream(run.tickets[0].stream, info);
       visitor(info);
     }
     unit = run.end();
@@ -362,9 +368,9 @@ void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor)
       const internal::BlockWord word = fallback.block.load();
       info.requested_bytes = fallback.block.requested(fallback.bytes);
       info.tag = tag_of(word);
-      info.stream_id = streams_.id_of(word.stream());
+      show_stream(word.stream(), info);
     } else if (fallback.tickets.count() > 0) {
-      info.stream_id = streams_.id_of(fallback.tickets[0].stream);
+      show_stream(fallback.tickets[0].stream, info);
     }
     info.tick = fallback.block.tick.get() * internal::kTickNs;
     visitor(info);

@@ -238,6 +238,15 @@ class StreamTable {
     if (state == nullptr) return std::nullopt;
     return state->raw();
   }
+  /// The same as a number, for reports.
+  std::optional<std::uint64_t> find_handle(StreamIndex stream) const noexcept {
+    const auto raw = find_raw(stream);
+    if (!raw.has_value()) return std::nullopt;
+    return handle_of(*raw);
+  }
+  static std::uint64_t handle_of(RawStream raw) noexcept {
+    return reinterpret_cast<std::uintptr_t>(raw);
+  }
   /// Whether the index is that of the legacy default stream.
   bool is_default(StreamIndex stream) const noexcept {
     const StreamState* const state = slots_[stream]->state;

@@ -146,6 +146,7 @@ static void test_debug_and_wait(void) {
   memset(&block, 0, sizeof block);
   EXPECT(gpupool_visit_blocks(pool, on_live_block, &block) == GPUPOOL_OK);
   EXPECT(block.requested_bytes == 3 * MIB && block.bytes >= 3 * MIB + 128);
+  EXPECT(block.has_stream_handle == 1 && block.stream_handle == 0);
   EXPECT(gpupool_deallocate(pool, address, NULL) == GPUPOOL_OK);
   gpupool_destroy(pool);
 }

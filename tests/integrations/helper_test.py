@@ -96,6 +96,7 @@ class HelperTest(unittest.TestCase):
             live = [b for b in blocks if b["state"] == "active_allocated"]
             assert len(live) == 1 and live[0]["address"] == kept
             assert live[0]["requested_size"] == 3 * MIB and live[0]["tag"] == "weights"
+            assert live[0]["stream"] == 0  # the legacy default stream
             assert {b["gpupool_state"] for b in blocks} == {"live", "cached", "free"}
             stats = pool.memory_stats()
             many = [alloc(512, 0, None) for _ in range(5000)]

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -196,6 +197,45 @@ TEST_F(FailureReportTest, PendingSlotsAndFallbacksHaveTheirStream) {
   EXPECT_GE(report.pending_streams[1].bytes, 1000u);
   EXPECT_EQ(report.pending_elsewhere_bytes, 0u);
   free(kept, b_);
+}
+
+TEST_F(FailureReportTest, StreamsHaveTheHandlesThatTheProgramKnows) {
+  start(64 * kPage);
+  const auto number = [](RawStream raw) { return reinterpret_cast<std::uintptr_t>(raw); };
+  const auto hex = [&](RawStream raw) {
+    std::ostringstream text;
+    text << "0x" << std::hex << number(raw);
+    return text.str();
+  };
+  void* const block = allocate(20 * kPage, a_);
+  void* const of_ended = allocate(10 * kPage, b_);
+  EXPECT_TRUE(work(raw_a_, block));
+  EXPECT_TRUE(work(raw_b_, of_ended));
+  free(block, a_);
+  free(of_ended, b_);
+  const RawStream raw_c = device_.create_stream();
+  const StreamRef c = pool_->adopt_stream(raw_c).value();
+  FailureReport report = refuse(60 * kPage, c);
+  EXPECT_EQ(report.stream_handle, number(raw_c));
+  ASSERT_EQ(report.pending_streams.size(), 2u);
+  EXPECT_EQ(report.pending_streams[0].stream_handle, number(raw_a_));
+  EXPECT_EQ(report.pending_streams[1].stream_handle, number(raw_b_));
+  ASSERT_FALSE(report.last_misses.empty());
+  EXPECT_EQ(report.last_misses[0].stream_handle, number(raw_b_));
+  const std::string id_a = std::to_string(device_.stream_id(raw_a_).value());
+  const std::string id_c = std::to_string(device_.stream_id(raw_c).value());
+  expect_parts(report.text(), {("stream " + id_c + " (" + hex(raw_c) + ")").c_str(),
+                               ("stream " + id_a + " (" + hex(raw_a_) + "): 40.00 MiB").c_str()});
+  const Json json = Json::parse(report.json());
+  EXPECT_EQ(json["stream_handle"], hex(raw_c));
+  EXPECT_EQ(json["pending_streams"][0]["stream_handle"], hex(raw_a_));
+  EXPECT_EQ(json["last_misses"][0]["stream_handle"], hex(raw_b_));
+  // Of a stream that has ended the handle may be another's by now.
+  EXPECT_TRUE(pool_->release_stream(b_));
+  report = refuse(60 * kPage, c);
+  ASSERT_EQ(report.pending_streams.size(), 2u);
+  EXPECT_FALSE(report.pending_streams[1].stream_handle.has_value());
+  EXPECT_TRUE(Json::parse(report.json())["pending_streams"][1]["stream_handle"].is_null());
 }
 
 TEST_F(FailureReportTest, OnlyTheLastMissesAreKept) {

@@ -249,5 +249,34 @@ TEST_F(PoolReportTest, CountersOnlyRise) {
   }
 }
 
+TEST_F(PoolReportTest, BlocksNameTheHandleOfTheirStream) {
+  const auto number = [](RawStream raw) { return reinterpret_cast<std::uintptr_t>(raw); };
+  AllocationRequest request;
+  request.bytes = 3 * kMiB;
+  request.allocation_class = AllocationClass::contiguous;
+  void* const fallback = pool_->allocate(request, b_).value();
+  std::vector<void*> blocks = {allocate(512), allocate(40 * kKiB), allocate(kMiB)};
+  void* const pending = allocate(5 * kMiB, b_);
+  EXPECT_TRUE(work(raw_b_, pending));
+  free(pending, b_);
+  pool_->drain_caches();
+  std::size_t live = 0;
+  std::size_t of_b = 0;
+  pool_->visit_blocks([&](const BlockInfo& info) {
+    if (info.stream_id == 0) {
+      EXPECT_FALSE(info.stream_handle.has_value());
+      return;
+    }
+    const bool is_b = info.stream_id == device_.stream_id(raw_b_).value();
+    EXPECT_EQ(info.stream_handle, number(is_b ? raw_b_ : raw_a_));
+    if (info.state == BlockState::live) ++live;
+    if (is_b) ++of_b;
+  });
+  EXPECT_EQ(live, 4u);
+  EXPECT_GE(of_b, 2u);
+  for (void* block : blocks) free(block);
+  free(fallback, b_);
+}
+
 }  // namespace
 }  // namespace gpupool

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ const char* to_string(FailureCause value) noexcept;
 /// What one stream's unfinished work keeps from being used.
 struct PendingOfStream {
   std::uint64_t stream_id = 0;
+  /// The cudaStream_t that names it, as a number; none: it has ended.
+  std::optional<std::uint64_t> stream_handle;
   std::uint64_t bytes = 0;
   /// Whether an event will tell when it is complete: not where its stream is in a graph capture, is
   /// another thread's default stream, or was destroyed unannounced.
@@ -62,6 +65,7 @@ struct MissRecord {
   std::uint64_t time_ns = 0;
   std::uint64_t bytes = 0;
   std::uint64_t stream_id = 0;
+  std::optional<std::uint64_t> stream_handle;  // that it had then; none: of no stream that is known
   MissReason reason = MissReason::cold;
   bool failed = false;
 };
@@ -105,7 +109,8 @@ struct FailureReport {
   std::uint64_t requested_alignment = 0;
   bool is_contiguous = false;   // of AllocationClass::contiguous
   std::uint64_t stream_id = 0;  // 0: of no stream that is known
-  std::string tag;              // empty: none
+  std::optional<std::uint64_t> stream_handle;
+  std::string tag;  // empty: none
 
   // Which limit.
   LimitKind limit_kind = LimitKind::capacity_bytes;

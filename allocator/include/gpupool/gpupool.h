@@ -221,6 +221,8 @@ typedef struct gpupool_block {
   uint64_t stream_id;
   uint32_t tag;
   uint32_t is_fallback;
+  uint64_t stream_handle;     /* the cudaStream_t that names that stream, as a number */
+  uint32_t has_stream_handle; /* 0: that has ended */
 } gpupool_block;
 
 /* Called under the pool's lock: must not call the pool, nor wait for a thread that may. */

@@ -103,6 +103,8 @@ struct BlockInfo {
   Tag tag = kUntagged;
   std::uint64_t stream_id = 0;  // live: that allocated it; cached, pending: that freed it; else 0
   std::uint64_t tick = 0;       // pool time of that, to the nearest maintenance step, ns
+  /// The cudaStream_t that names that stream now, as a number; none: it has ended.
+  std::optional<std::uint64_t> stream_handle;
 };
 
 /// What of the driver's a block lies in, for passing it to another process or to a network adapter.

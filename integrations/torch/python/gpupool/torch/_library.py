@@ -18,7 +18,8 @@ class Block(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("state", ctypes.c_uint32),
                 ("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
                 ("requested_bytes", ctypes.c_uint64), ("stream_id", ctypes.c_uint64),
-                ("tag", ctypes.c_uint32), ("is_fallback", ctypes.c_uint32)]
+                ("tag", ctypes.c_uint32), ("is_fallback", ctypes.c_uint32),
+                ("stream_handle", ctypes.c_uint64), ("has_stream_handle", ctypes.c_uint32)]
 
 
 class RecordReport(ctypes.Structure):

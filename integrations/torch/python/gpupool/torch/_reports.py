@@ -96,8 +96,8 @@ def _copy_blocks(library, pool):
 
 def snapshot(device=None):
     """The blocks and free pieces of the device's pool, by rising address: a list of dicts with
-    PyTorch's keys (address, size, requested_size, state), and gpupool_state, stream_id, tag,
-    is_fallback. Empty where the device has no pool yet."""
+    PyTorch's keys (address, size, requested_size, state), and gpupool_state, stream_id,
+    stream (torch.cuda.Stream's cuda_stream; None where it has ended), tag, is_fallback. Empty where the device has no pool yet."""
     library = _library.load()
     pool = library.find_pool(device_index(device))
     if pool is None:
@@ -111,6 +111,7 @@ def snapshot(device=None):
             "address": block.address, "size": block.bytes,
             "requested_size": block.requested_bytes, "state": _TORCH_STATES[state],
             "gpupool_state": state, "stream_id": block.stream_id,
+            "stream": block.stream_handle if block.has_stream_handle else None,
             "tag": tags[block.tag] if block.tag < len(tags) else None,
             "is_fallback": bool(block.is_fallback),
         })
