@@ -52,9 +52,8 @@ bool PrivatePools::withdraw(const StreamState& stream) {
 // Pseudo-streams.
 
 PrivatePools::PrivatePool* PrivatePools::find_pool(CapturePoolId id) const {
-  const auto found = std::find_if(pools_.begin(), pools_.end(),
-                                  [&](const Pointer& pool) { return pool->id == id; });
-  return found == pools_.end() ? nullptr : found->get();
+  const auto found = pools_.find(id);
+  return found == pools_.end() ? nullptr : found->second.get();
 }
 
 StreamState* PrivatePools::find(const Placement& placement, std::uint64_t stream_id) const {
@@ -71,9 +70,7 @@ StreamState* PrivatePools::find(const Placement& placement, std::uint64_t stream
 void PrivatePools::add(const Placement& placement, std::uint64_t stream_id, StreamState& pseudo) {
   PrivatePool* pool = find_pool(placement.pool);
   if (pool == nullptr) {
-    pools_.push_back(std::make_unique<PrivatePool>());
-    pool = pools_.back().get();
-    pool->id = placement.pool;
+    pool = pools_.emplace(placement.pool, std::make_unique<PrivatePool>()).first->second.get();
   }
   pool->members.push_back({stream_id, placement.is_capturing, &pseudo});
   if (by_pseudo_.size() <= pseudo.index()) by_pseudo_.resize(pseudo.index() + 1);
@@ -88,15 +85,14 @@ bool PrivatePools::is_of(StreamIndex pseudo, const CapturePoolId& pool) const {
 // The end.
 
 void PrivatePools::release(CapturePoolId id) {
-  const auto found = std::find_if(pools_.begin(), pools_.end(),
-                                  [&](const Pointer& pool) { return pool->id == id; });
+  const auto found = pools_.find(id);
   if (found == pools_.end()) return;
-  released_.push_back(std::move(*found));
+  released_.push_back(std::move(found->second));
   pools_.erase(found);
 }
 
 void PrivatePools::release_all() {
-  for (Pointer& pool : pools_) released_.push_back(std::move(pool));
+  for (auto& [id, pool] : pools_) released_.push_back(std::move(pool));
   pools_.clear();
   set_routes({});
 }

@@ -252,6 +252,37 @@ TEST_F(PrivatePoolsTest, WhatAPrivatePoolHasIsNeverSaidToBePending) {
   }
 }
 
+TEST_F(PrivatePoolsTest, ManyCapturesThatNobodyAnnouncedPinAChunkEachUntilTheyAreReleased) {
+  constexpr std::uint64_t kCaptures = 300;
+  std::vector<CapturePoolId> ids;
+  std::vector<void*> blocks;
+  for (std::uint64_t i = 0; i < kCaptures; ++i) {
+    // One that asks for nothing pins nothing.
+    device_.begin_capture(raw_b_);
+    device_.destroy_graph(device_.end_capture(raw_b_));
+    device_.begin_capture(raw_a_);
+    ids.push_back(unannounced_capture(device_.capture_id(raw_a_).value()));
+    void* const block = allocate_raw(512, raw_a_);
+    free_raw(block, raw_a_);
+    // Its own, and nobody else's.
+    EXPECT_EQ(allocate_raw(512, raw_a_), block);
+    EXPECT_EQ(std::count(blocks.begin(), blocks.end(), block), 0);
+    blocks.push_back(block);
+    free_raw(block, raw_a_);
+    device_.destroy_graph(device_.end_capture(raw_a_));
+    EXPECT_EQ(pinned(), (i + 1) * 128 * kKiB);
+  }
+  // In an order of its own, and half of them first.
+  for (std::size_t i = 0; i < ids.size(); i += 2) EXPECT_TRUE(pool_->release_pool(ids[i]).ok());
+  pool_->maintain();
+  EXPECT_EQ(pinned(), kCaptures / 2 * 128 * kKiB);
+  for (std::size_t i = ids.size(); i-- > 0;) EXPECT_TRUE(pool_->release_pool(ids[i]).ok());
+  pool_->maintain();
+  EXPECT_EQ(pinned(), 0u);
+  EXPECT_TRUE(can_have(64 * kMiB, b_));
+  pool_->check_invariants();
+}
+
 TEST_F(PrivatePoolsTest, ManyUsersOfABlockAndAPrivatePoolThatLasts) {
   // A fence of streams without a graph is not held up by somebody's pseudo-stream, whatever index
   // that has.
