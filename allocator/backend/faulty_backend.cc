@@ -143,7 +143,7 @@ class FaultyBackend::Plan {
 };
 
 FaultyBackend::FaultyBackend(Backend& inner, std::uint64_t seed)
-    : inner_(inner), plan_(std::make_unique<Plan>(seed)) {}
+    : ForwardingBackend(inner), plan_(std::make_unique<Plan>(seed)) {}
 
 FaultyBackend::~FaultyBackend() = default;
 
@@ -171,145 +171,127 @@ std::uint64_t FaultyBackend::call_count() const { return plan_->call_count(); }
 
 std::uint64_t FaultyBackend::failed_count() const { return plan_->failed_count(); }
 
-// What cannot fail is passed on and not counted.
-
-const DeviceInfo& FaultyBackend::info() const noexcept { return inner_.info(); }
-
-std::size_t FaultyBackend::granularity_bytes() const noexcept { return inner_.granularity_bytes(); }
-
-std::uint64_t FaultyBackend::held_bytes() const noexcept { return inner_.held_bytes(); }
-
-const Clock& FaultyBackend::clock() const noexcept { return inner_.clock(); }
-
-void FaultyBackend::wait_until(std::uint64_t time_ns) { inner_.wait_until(time_ns); }
-
-bool FaultyBackend::has_passed(std::uint64_t time_ns) const { return inner_.has_passed(time_ns); }
-
 Result<MemoryInfo> FaultyBackend::memory_info() {
   if (const auto error = plan_->enter(BackendCall::memory_info)) return *error;
-  return inner_.memory_info();
+  return inner().memory_info();
 }
 
 Result<DeviceAddress> FaultyBackend::reserve_address(std::size_t bytes, std::size_t alignment) {
   if (const auto error = plan_->enter(BackendCall::reserve_address)) return *error;
-  return inner_.reserve_address(bytes, alignment);
+  return inner().reserve_address(bytes, alignment);
 }
 
 Result<void> FaultyBackend::free_address(DeviceAddress address, std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::free_address)) return *error;
-  return inner_.free_address(address, bytes);
+  return inner().free_address(address, bytes);
 }
 
 Result<PhysicalHandle> FaultyBackend::create(std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::create)) return *error;
-  return inner_.create(bytes);
+  return inner().create(bytes);
 }
 
 Result<PhysicalHandle> FaultyBackend::create_shareable(std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::create)) return *error;
-  return inner_.create_shareable(bytes);
+  return inner().create_shareable(bytes);
 }
 
 Result<void> FaultyBackend::release(PhysicalHandle handle) {
   if (const auto error = plan_->enter(BackendCall::release)) return *error;
-  return inner_.release(handle);
+  return inner().release(handle);
 }
 
 Result<void> FaultyBackend::map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle) {
   if (const auto error = plan_->enter(BackendCall::map)) return *error;
-  return inner_.map(address, bytes, handle);
+  return inner().map(address, bytes, handle);
 }
 
 Result<void> FaultyBackend::set_access(DeviceAddress address, std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::set_access)) return *error;
-  return inner_.set_access(address, bytes);
+  return inner().set_access(address, bytes);
 }
 
 Result<void> FaultyBackend::set_shared_access(DeviceAddress address, std::size_t bytes,
                                               const std::vector<int>& peers) {
   if (const auto error = plan_->enter(BackendCall::set_access)) return *error;
-  return inner_.set_shared_access(address, bytes, peers);
+  return inner().set_shared_access(address, bytes, peers);
 }
-
-Result<bool> FaultyBackend::can_share_with(int peer) { return inner_.can_share_with(peer); }
 
 Result<void> FaultyBackend::unmap(DeviceAddress address, std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::unmap)) return *error;
-  return inner_.unmap(address, bytes);
+  return inner().unmap(address, bytes);
 }
 
 Result<DeviceAddress> FaultyBackend::allocate(std::size_t bytes) {
   if (const auto error = plan_->enter(BackendCall::allocate)) return *error;
-  return inner_.allocate(bytes);
+  return inner().allocate(bytes);
 }
 
 Result<void> FaultyBackend::deallocate(DeviceAddress address) {
   if (const auto error = plan_->enter(BackendCall::deallocate)) return *error;
-  return inner_.deallocate(address);
+  return inner().deallocate(address);
 }
 
 Result<void> FaultyBackend::fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
                                  RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::fill)) return *error;
-  return inner_.fill(address, bytes, value, stream);
+  return inner().fill(address, bytes, value, stream);
 }
 
 Result<void> FaultyBackend::read(DeviceAddress address, std::size_t bytes, void* to,
                                  RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::read)) return *error;
-  return inner_.read(address, bytes, to, stream);
+  return inner().read(address, bytes, to, stream);
 }
-
-BlockNotes* FaultyBackend::block_notes() { return inner_.block_notes(); }
 
 Result<std::uint64_t> FaultyBackend::stream_id(RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::stream_id)) return *error;
-  return inner_.stream_id(stream);
+  return inner().stream_id(stream);
 }
 
 Result<CaptureState> FaultyBackend::capture_state(RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::capture_state)) return *error;
-  return inner_.capture_state(stream);
+  return inner().capture_state(stream);
 }
 
 Result<std::uint64_t> FaultyBackend::capture_id(RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::capture_id)) return *error;
-  return inner_.capture_id(stream);
+  return inner().capture_id(stream);
 }
 
 Result<EventHandle> FaultyBackend::create_event() {
   if (const auto error = plan_->enter(BackendCall::create_event)) return *error;
-  return inner_.create_event();
+  return inner().create_event();
 }
 
 Result<void> FaultyBackend::destroy_event(EventHandle event) {
   if (const auto error = plan_->enter(BackendCall::destroy_event)) return *error;
-  return inner_.destroy_event(event);
+  return inner().destroy_event(event);
 }
 
 Result<void> FaultyBackend::record_event(EventHandle event, RawStream stream) {
   if (const auto error = plan_->enter(BackendCall::record_event)) return *error;
-  return inner_.record_event(event, stream);
+  return inner().record_event(event, stream);
 }
 
 Result<bool> FaultyBackend::query_event(EventHandle event) {
   if (const auto error = plan_->enter(BackendCall::query_event)) return *error;
-  return inner_.query_event(event);
+  return inner().query_event(event);
 }
 
 Result<void> FaultyBackend::wait_event(RawStream stream, EventHandle event) {
   if (const auto error = plan_->enter(BackendCall::wait_event)) return *error;
-  return inner_.wait_event(stream, event);
+  return inner().wait_event(stream, event);
 }
 
 Result<void> FaultyBackend::synchronize_event(EventHandle event) {
   if (const auto error = plan_->enter(BackendCall::synchronize_event)) return *error;
-  return inner_.synchronize_event(event);
+  return inner().synchronize_event(event);
 }
 
 Result<void> FaultyBackend::synchronize_device() {
   if (const auto error = plan_->enter(BackendCall::synchronize_device)) return *error;
-  return inner_.synchronize_device();
+  return inner().synchronize_device();
 }
 
 }  // namespace gpupool

@@ -3,6 +3,8 @@
 //
 // Keys and texts are UTF-8 as given; quotes, backslashes and control characters are escaped. What
 // JSON has no number for is written as 0.
+// The exporter has a writer of its own, exporter/http/json_writer.h: it may include public headers
+// alone, and has to make text of others valid UTF-8, which the names that come here are.
 // Thread safety: none. Cost: a string that grows.
 #ifndef GPUPOOL_BASE_JSON_TEXT_H_
 #define GPUPOOL_BASE_JSON_TEXT_H_

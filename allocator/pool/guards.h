@@ -6,7 +6,9 @@
 // call's own stream: a block is filled after all that its holder gave that stream, and before the
 // next holder's work there; for another stream it is a part of what the block's ticket waits for.
 // It is done without the pool's lock, between the exchange that takes the block from its holder
-// and its way into caches and tiers: nobody else can have the block meanwhile.
+// and its way into caches and tiers, and on the way out before the block is live and its request
+// counted as served: nobody else can have the block meanwhile. Where growing has served it, that is
+// under the growth lock.
 //
 // scrub must hold always. Where a freed block cannot be filled at once, because another stream uses
 // it as well (record_stream, record_use) or the free is in a capture (a graph would fill the memory

@@ -10,10 +10,12 @@
 #ifndef GPUPOOL_BENCH_BASELINES_METERED_BACKEND_H_
 #define GPUPOOL_BENCH_BASELINES_METERED_BACKEND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
-#include "gpupool/backend.h"
+#include "gpupool/forwarding_backend.h"
 
 namespace gpupool::baselines {
 
@@ -26,83 +28,55 @@ struct DriverUse {
   }
 };
 
-class MeteredBackend final : public Backend {
+class MeteredBackend final : public ForwardingBackend {
  public:
-  /// Requires: `inner` outlives this object.
-  explicit MeteredBackend(Backend& inner) : inner_(inner) {}
+  using ForwardingBackend::ForwardingBackend;
 
   DriverUse use() const { return use_; }
   std::uint64_t peak_held_bytes() const { return peak_held_bytes_; }
-  void reset_peak() { peak_held_bytes_ = inner_.held_bytes(); }
+  void reset_peak() { peak_held_bytes_ = inner().held_bytes(); }
 
-  const DeviceInfo& info() const noexcept override { return inner_.info(); }
-  std::size_t granularity_bytes() const noexcept override { return inner_.granularity_bytes(); }
-  Result<MemoryInfo> memory_info() override { return inner_.memory_info(); }
-  std::uint64_t held_bytes() const noexcept override { return inner_.held_bytes(); }
-  const Clock& clock() const noexcept override { return inner_.clock(); }
-  void wait_until(std::uint64_t time_ns) override { inner_.wait_until(time_ns); }
-  bool has_passed(std::uint64_t time_ns) const override { return inner_.has_passed(time_ns); }
-
-  Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override {
-    return inner_.reserve_address(bytes, alignment);
-  }
-  Result<void> free_address(DeviceAddress address, std::size_t bytes) override {
-    return inner_.free_address(address, bytes);
-  }
   Result<PhysicalHandle> create(std::size_t bytes) override {
-    return metered([&] { return inner_.create(bytes); });
+    return metered([&] { return inner().create(bytes); });
+  }
+  Result<PhysicalHandle> create_shareable(std::size_t bytes) override {
+    return metered([&] { return inner().create_shareable(bytes); });
   }
   Result<void> release(PhysicalHandle handle) override {
-    return metered([&] { return inner_.release(handle); });
+    return metered([&] { return inner().release(handle); });
   }
   Result<void> map(DeviceAddress address, std::size_t bytes, PhysicalHandle handle) override {
-    return metered([&] { return inner_.map(address, bytes, handle); });
+    return metered([&] { return inner().map(address, bytes, handle); });
   }
   Result<void> set_access(DeviceAddress address, std::size_t bytes) override {
-    return metered([&] { return inner_.set_access(address, bytes); });
+    return metered([&] { return inner().set_access(address, bytes); });
+  }
+  Result<void> set_shared_access(DeviceAddress address, std::size_t bytes,
+                                 const std::vector<int>& peers) override {
+    return metered([&] { return inner().set_shared_access(address, bytes, peers); });
   }
   Result<void> unmap(DeviceAddress address, std::size_t bytes) override {
-    return metered([&] { return inner_.unmap(address, bytes); });
+    return metered([&] { return inner().unmap(address, bytes); });
   }
   Result<DeviceAddress> allocate(std::size_t bytes) override {
-    return metered([&] { return inner_.allocate(bytes); });
+    return metered([&] { return inner().allocate(bytes); });
   }
   Result<void> deallocate(DeviceAddress address) override {
-    return metered([&] { return inner_.deallocate(address); });
+    return metered([&] { return inner().deallocate(address); });
   }
-
-  Result<std::uint64_t> stream_id(RawStream stream) override { return inner_.stream_id(stream); }
-  Result<CaptureState> capture_state(RawStream stream) override {
-    return inner_.capture_state(stream);
-  }
-  Result<std::uint64_t> capture_id(RawStream stream) override { return inner_.capture_id(stream); }
-  Result<EventHandle> create_event() override { return inner_.create_event(); }
-  Result<void> destroy_event(EventHandle event) override { return inner_.destroy_event(event); }
-  Result<void> record_event(EventHandle event, RawStream stream) override {
-    return inner_.record_event(event, stream);
-  }
-  Result<bool> query_event(EventHandle event) override { return inner_.query_event(event); }
-  Result<void> wait_event(RawStream stream, EventHandle event) override {
-    return inner_.wait_event(stream, event);
-  }
-  Result<void> synchronize_event(EventHandle event) override {
-    return inner_.synchronize_event(event);
-  }
-  Result<void> synchronize_device() override { return inner_.synchronize_device(); }
 
  private:
   template <class Call>
   std::invoke_result_t<const Call&> metered(const Call& call) {
-    const std::uint64_t start_ns = inner_.clock().now_ns();
+    const std::uint64_t start_ns = inner().clock().now_ns();
     auto result = call();
-    use_.ns += inner_.clock().now_ns() - start_ns;
+    use_.ns += inner().clock().now_ns() - start_ns;
     ++use_.calls;
-    const std::uint64_t held_bytes = inner_.held_bytes();
+    const std::uint64_t held_bytes = inner().held_bytes();
     if (held_bytes > peak_held_bytes_) peak_held_bytes_ = held_bytes;
     return result;
   }
 
-  Backend& inner_;
   DriverUse use_;
   std::uint64_t peak_held_bytes_ = 0;
 };

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "gpupool/forwarding_backend.h"
 #include "gpupool/simulated_backend.h"
 
 namespace gpupool {
@@ -125,6 +127,28 @@ TEST(BackendCallNames, AreAllThereAndDistinct) {
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
   EXPECT_STREQ(to_string(static_cast<BackendCall>(kBackendCallCount)), "unknown");
+}
+
+// A decorator that forgot one of them would say that the device cannot do it.
+TEST(ForwardingBackendTest, WhatABackendNeedNotHaveIsPassedOn) {
+  SimulatedBackend inner({.memory = SimulatedMemory::real});
+  ForwardingBackend forwarding(inner);
+  const std::size_t page = inner.granularity_bytes();
+  const auto handle = forwarding.create_shareable(page);
+  ASSERT_TRUE(handle.ok());
+  EXPECT_TRUE(forwarding.release(handle.value()).ok());
+  EXPECT_EQ(forwarding.can_share_with(1).ok(), inner.can_share_with(1).ok());
+  EXPECT_EQ(forwarding.block_notes(), inner.block_notes());
+  const DeviceAddress block = forwarding.allocate(512).value();
+  EXPECT_TRUE(forwarding.fill(block, 512, 0x5a, nullptr).ok());
+  std::array<unsigned char, 512> bytes{};
+  EXPECT_TRUE(forwarding.read(block, bytes.size(), bytes.data(), nullptr).ok());
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0x5a), 512);
+  EXPECT_EQ(&forwarding.clock(), &inner.clock());
+  forwarding.wait_until(1'000'000);
+  EXPECT_GE(inner.clock().now_ns(), 1'000'000u);
+  EXPECT_TRUE(forwarding.has_passed(1'000'000));
+  EXPECT_TRUE(forwarding.deallocate(block).ok());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-#include "gpupool/backend.h"
+#include "gpupool/forwarding_backend.h"
 
 namespace gpupool {
 
@@ -42,7 +42,7 @@ inline constexpr std::size_t kBackendCallCount = 22;
 
 const char* to_string(BackendCall call) noexcept;
 
-class FaultyBackend final : public Backend {
+class FaultyBackend final : public ForwardingBackend {
  public:
   /// Requires: `inner` outlives this object.
   explicit FaultyBackend(Backend& inner, std::uint64_t seed = 0);
@@ -62,13 +62,8 @@ class FaultyBackend final : public Backend {
   std::uint64_t call_count() const;
   std::uint64_t failed_count() const;
 
-  const DeviceInfo& info() const noexcept override;
-  std::size_t granularity_bytes() const noexcept override;
+  // What can fail; all else is passed on, and not counted.
   Result<MemoryInfo> memory_info() override;
-  std::uint64_t held_bytes() const noexcept override;
-  const Clock& clock() const noexcept override;
-  void wait_until(std::uint64_t time_ns) override;
-  bool has_passed(std::uint64_t time_ns) const override;
   Result<DeviceAddress> reserve_address(std::size_t bytes, std::size_t alignment) override;
   Result<void> free_address(DeviceAddress address, std::size_t bytes) override;
   Result<PhysicalHandle> create(std::size_t bytes) override;
@@ -78,14 +73,12 @@ class FaultyBackend final : public Backend {
   Result<void> set_access(DeviceAddress address, std::size_t bytes) override;
   Result<void> set_shared_access(DeviceAddress address, std::size_t bytes,
                                  const std::vector<int>& peers) override;
-  Result<bool> can_share_with(int peer) override;
   Result<void> unmap(DeviceAddress address, std::size_t bytes) override;
   Result<DeviceAddress> allocate(std::size_t bytes) override;
   Result<void> deallocate(DeviceAddress address) override;
   Result<void> fill(DeviceAddress address, std::size_t bytes, std::uint8_t value,
                     RawStream stream) override;
   Result<void> read(DeviceAddress address, std::size_t bytes, void* to, RawStream stream) override;
-  BlockNotes* block_notes() override;
   Result<std::uint64_t> stream_id(RawStream stream) override;
   Result<CaptureState> capture_state(RawStream stream) override;
   Result<std::uint64_t> capture_id(RawStream stream) override;
@@ -99,7 +92,6 @@ class FaultyBackend final : public Backend {
 
  private:
   class Plan;
-  Backend& inner_;
   std::unique_ptr<Plan> plan_;
 };
 
