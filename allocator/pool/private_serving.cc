@@ -184,6 +184,7 @@ std::uint64_t PrivateServing::finish_releases(bool abandoned) {
   }
   for (const Ticket& ticket : ended) streams_.complete_unawaited(ticket);
   tiers_.refresh();
+  tiers_.runs().look_at_pins();
   return count + ended.size();
 }
 

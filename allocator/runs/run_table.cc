@@ -131,35 +131,40 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   Run& run = runs_[id];
   run.kind = RunKind::free;
   run.holder = holder;
-  if (run.end() == end_) {
-    end_run_ = id;
-  } else if (holder == kAnybody) {
-    ready_.insert(id, run);
-  } else {
-    index_of(holder).insert(id, run);
-  }
+  const bool is_at_end = run.end() == end_;
+  if (is_at_end) end_run_ = id;
   if (holder == kAnybody) {
-    count_ready(run.start, run.units, true);
+    if (!is_at_end) ready_.insert(id, run);
+    return count_ready(run.start, run.units, true);
+  }
+  pending_units_ += run.units;
+  if (holder != kNobody) {
+    OwnRuns& own = *by_stream_[holder];
+    own.units += run.units;
+    if (!is_at_end) own.index.insert(id, run);
   } else {
-    if (holder == kNobody) [[unlikely]]
-      run.is_pinned = has_pin(run);
-    count_pending(run, run.units);
+    if (!is_at_end) nobodys_.insert(id, run);
+    run.is_pinned = has_pin(run);
+    if (run.is_pinned) pinned_units_ += run.units;
   }
 }
 
 [[gnu::always_inline]] inline void RunTable::erase_free(RunId id) {
   const Run& run = runs_[id];
-  if (id == end_run_) {
-    end_run_ = 0;
-  } else if (run.holder == kAnybody) {
-    ready_.erase(id, run);
-  } else {
-    index_of(run.holder).erase(id, run);
-  }
+  const bool is_at_end = id == end_run_;
+  if (is_at_end) end_run_ = 0;
   if (run.holder == kAnybody) {
-    count_ready(run.start, run.units, false);
+    if (!is_at_end) ready_.erase(id, run);
+    return count_ready(run.start, run.units, false);
+  }
+  pending_units_ -= run.units;
+  if (run.holder != kNobody) {
+    OwnRuns& own = *by_stream_[run.holder];
+    own.units -= run.units;
+    if (!is_at_end) own.index.erase(id, run);
   } else {
-    count_pending(run, 0 - std::uint64_t{run.units});
+    if (!is_at_end) nobodys_.erase(id, run);
+    if (run.is_pinned) pinned_units_ -= run.units;
   }
 }
 
@@ -185,6 +190,17 @@ void RunTable::count_long(std::uint32_t units, std::uint64_t delta) noexcept {
   }
   run.start = start;
   run.units = units;
+}
+
+void RunTable::look_at_pins() noexcept {
+  const auto look = [this](RunId id) {
+    Run& run = runs_[id];
+    if (run.holder != kNobody || !run.is_pinned || has_pin(run)) return;
+    run.is_pinned = false;
+    pinned_units_ -= run.units;
+  };
+  for (RunId id = nobodys_.first_walked(); id != 0; id = nobodys_.next_walked(id)) look(id);
+  if (end_run_ != 0) look(end_run_);
 }
 
 void RunTable::set_end(std::uint64_t unit) {
@@ -228,10 +244,6 @@ void RunTable::look_again(RunId id) {
   StreamIndex holder = holder_of(run.tickets);
   const StreamIndex former = run.holder;
   if (holder == former) {
-    if (holder == kNobody && run.is_pinned && !has_pin(run)) {
-      run.is_pinned = false;
-      pinned_units_ -= run.units;
-    }
     if (holder != kNobody || !streams_.keeps_apart()) return;
     run.tickets.keep_first_if_complete(streams_);
     holder = holder_of(run.tickets);

@@ -219,6 +219,8 @@ class RunTable {
   std::uint64_t pending_bytes_of(StreamIndex stream) const noexcept;
   /// Of pending: what several may still be using, a private pool among them.
   std::uint64_t shared_pinned_bytes() const noexcept { return pinned_units_ * kUnitBytes; }
+  /// Private pools have ended.
+  void look_at_pins() noexcept;
   std::uint64_t run_count() const noexcept { return run_count_; }
   std::uint64_t splits() const noexcept { return splits_; }
   std::uint64_t merges() const noexcept { return merges_; }

@@ -188,7 +188,8 @@ TEST_F(AdviseReport, JsonHasExactlyTheKeysOfTheContractInOrder) {
   EXPECT_EQ(keys_of(object),
             (std::vector<std::string>{"device", "device_capacity_bytes", "capacity_bytes",
                                       "backing", "passes", "scale", "completions", "budget_percent",
-                                      "unavailable", "traces", "settings", "needs", "yaml"}));
+                                      "recycling_wait_percent", "unavailable", "traces", "settings",
+                                      "needs", "yaml"}));
   EXPECT_EQ(keys_of(object["traces"][0]),
             (std::vector<std::string>{"trace", "operations", "trace_seconds", "share_of_seconds"}));
   const auto& setting = object["settings"][0];
