@@ -2,30 +2,56 @@
 
 #include <unistd.h>
 
-#include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "exporter/discovery/port_plan.h"
 #include "exporter/http/endpoints.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/maintainer.h"
 #include "exporter/http/socket_address.h"
 #include "exporter/http/stats_json.h"
-#include "gpupool/exporter/collector.h"
+#include "exporter/metrics/identity.h"
+#include "exporter/metrics/samples.h"
 
 namespace gpupool {
 namespace {
 
-internal::Sources sources_of(const Pool& pool) {
+/// Where nobody else is told.
+void log_to_stderr(const std::string& line) { std::fprintf(stderr, "gpupool: %s\n", line.c_str()); }
+
+internal::JobIdentity identity_of(const ExporterOptions& options) {
+  std::vector<std::string> notes;
+  const auto lookup = [](const char* name) { return std::getenv(name); };
+  internal::JobIdentity identity = internal::read_identity(options.job, lookup, notes);
+  for (const std::string& note : notes) {
+    options.log ? options.log(note) : log_to_stderr(note);
+  }
+  return identity;
+}
+
+internal::Sources sources_of(const Pool& pool, const internal::JobIdentity& job) {
+  const auto collect = [&pool, &job] {
+    const StatsV1 stats = pool.stats();
+    return internal::collect_families({.stats = stats,
+                                       .device = pool.device(),
+                                       .pool = pool.name(),
+                                       .tags = pool.tag_names(),
+                                       .job = job});
+  };
   const auto stats_json = [&pool] {
     const StatsV1 stats = pool.stats();
     return internal::stats_json(
         {.stats = stats, .device = pool.device(), .pool = pool.name(), .tags = pool.tag_names()});
   };
-  return {.collect = [collector = PoolCollector(pool)] { return collector.Collect(); },
-          .stats_json = stats_json,
-          .last_failure_json = [&pool] { return pool.last_failure().json() + "\n"; }};
+  return {.collect = collect, .stats_json = stats_json, .last_failure_json = [&pool] {
+            return pool.last_failure().json() + "\n";
+          }};
 }
 
 }  // namespace
@@ -35,13 +61,16 @@ class Exporter::Impl {
   Impl(Pool& pool, const ExporterOptions& options)
       : options_(options),
         owner_(getpid()),
-        endpoints_(sources_of(pool),
+        job_(identity_of(options_)),
+        endpoints_(sources_of(pool, job_),
                    {.bound_address = options.bind, .is_page_public = options.public_page}) {}
 
   Result<void, Status> serve() {
-    auto server = internal::HttpServer::start(
-        {.address = options_.bind, .port = options_.port, .port_count = options_.port_count},
-        [this](const internal::HttpRequest& request) { return endpoints_.handle(request); });
+    const auto plan = internal::plan_ports(options_, job_.local_rank);
+    if (!plan.ok()) return plan.error();
+    auto server = internal::listen(plan.value(), [this](const internal::HttpRequest& request) {
+      return endpoints_.handle(request);
+    });
     if (!server.ok()) return server.error();
     server_ = std::move(server).value();
     endpoints_.set_ready(true);
@@ -65,6 +94,7 @@ class Exporter::Impl {
  private:
   const ExporterOptions options_;
   const pid_t owner_;
+  const internal::JobIdentity job_;
   internal::Endpoints endpoints_;
   std::unique_ptr<internal::HttpServer> server_;
   std::optional<internal::Maintainer> maintainer_;

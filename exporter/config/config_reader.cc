@@ -11,6 +11,7 @@
 #include "exporter/config/duration_text.h"
 #include "exporter/config/error_list.h"
 #include "exporter/config/misuse_log.h"
+#include "exporter/config/ranks_section.h"
 #include "exporter/config/scalars.h"
 #include "exporter/config/section.h"
 #include "exporter/config/torch_section.h"
@@ -231,7 +232,15 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
       {"port", [&](Value v) { section.assign(v, read_integer(v, 0, kMaxPort), options.port); }},
       {"port_count",
        [&](Value v) { section.assign(v, read_integer(v, 1, kMaxPortCount), options.port_count); }},
+      {"on_port_taken",
+       [&](Value v) {
+         section.assign(v,
+                        read_choice<OnPortTaken>(
+                            v, {{OnPortTaken::next}, {OnPortTaken::any}, {OnPortTaken::fail}}),
+                        options.on_port_taken);
+       }},
       {"public_page", [&](Value v) { section.assign(v, read_boolean(v), options.public_page); }},
+      {"job", [&](Value v) { read_job(v, options.job, errors); }},
       {"tls",
        [&](Value v) {
          section.refuse(v,
@@ -239,10 +248,14 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
                         " that ends TLS (nginx, Envoy, kube-rbac-proxy)");
        }},
   });
-  // A port that was asked for is meant; only the default one is looked for upward.
+  // A port that was asked for is meant; only the default one is looked for upward, or what is said
+  // to be.
   const YamlNode* const port_count = section.find("port_count");
   if (port_count == nullptr) {
-    if (section.find("port") != nullptr) options.port_count = 1;
+    const bool is_range =
+        section.find("port") == nullptr ||
+        (section.find("on_port_taken") != nullptr && options.on_port_taken == OnPortTaken::next);
+    if (!is_range) options.port_count = 1;
   } else if (options.port != 0 && options.port + options.port_count - 1 > kMaxPort) {
     section.refuse(*port_count, "reaches beyond port 65535; allowed is up to " +
                                     std::to_string(kMaxPort - options.port + 1));

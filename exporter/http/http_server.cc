@@ -240,8 +240,10 @@ Result<std::unique_ptr<HttpServer>, Status> HttpServer::start(const ListenOption
                                                               const HttpHandler& handler) {
   const int count = options.port == 0 ? 1 : std::max<int>(options.port_count, 1);
   std::string problem;
-  for (int i = 0; i < count && options.port + i <= UINT16_MAX; ++i) {
-    const auto port = static_cast<std::uint16_t>(options.port + i);
+  for (int i = 0; i < count; ++i) {
+    const int number = options.port + (options.first + i) % count;
+    if (number > UINT16_MAX) continue;
+    const auto port = static_cast<std::uint16_t>(number);
     const auto address = parse_address(options.address, port);
     if (!address) {
       return Status{Error::invalid_argument,

@@ -33,6 +33,8 @@ struct ListenOptions {
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free one
   std::uint16_t port_count = 1;
+  /// Which port of the range is tried first; after its end the others follow, from its start.
+  std::uint16_t first = 0;
 };
 
 class HttpServer {

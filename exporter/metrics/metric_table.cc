@@ -41,9 +41,10 @@ void build_info(const Snapshot&, Samples& out) {
   out.add(1.0, {library_version(), cuda_version()});
 }
 
-void process_info(const Snapshot&, Samples& out) {
-  const JobIdentity& job = job_identity();
-  out.add(1.0, {std::to_string(getpid()), job.rank, job.local_rank, job.world_size, job.job_id});
+void process_info(const Snapshot& snapshot, Samples& out) {
+  const JobIdentity& job = snapshot.job;
+  out.add(1.0, {std::to_string(getpid()), label_text(job.rank), label_text(job.local_rank),
+                label_text(job.world_size), job.job_id});
 }
 
 void device_info(const Snapshot& snapshot, Samples& out) {

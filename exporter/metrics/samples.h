@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/metrics/identity.h"
 #include "exporter/metrics/metric_table.h"
 #include "gpupool/backend.h"
 #include "gpupool/stats.h"
@@ -28,6 +29,7 @@ struct Snapshot {
   const DeviceInfo& device;
   const std::string& pool;
   const std::vector<std::string>& tags;
+  const JobIdentity& job = job_identity();
 };
 
 class Samples {

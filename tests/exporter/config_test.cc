@@ -155,6 +155,22 @@ TEST(ConfigTest, APortThatWasAskedForIsTheOnlyOneTried) {
   EXPECT_EQ(parse_ok("exporter: {port: 9400}").exporter.port_count, 1);
   EXPECT_EQ(parse_ok("exporter: {port: 9400, port_count: 8}").exporter.port_count, 8);
   EXPECT_EQ(parse_ok("exporter: {port_count: 8}").exporter.port, kDefaultPort);
+  // Unless the file says that others are.
+  EXPECT_EQ(parse_ok("exporter: {port: 9400, on_port_taken: next}").exporter.port_count, 16);
+  EXPECT_EQ(parse_ok("exporter: {port: 9400, on_port_taken: any}").exporter.port_count, 1);
+}
+
+TEST(ConfigTest, ThePlaceInTheJobIsAsTheEnvironmentSaysUnlessTheFileSaysIt) {
+  const ExporterOptions open = parse_ok("version: 1").exporter;
+  EXPECT_EQ(open.job.id, "");
+  EXPECT_FALSE(open.job.rank || open.job.local_rank || open.job.world_size);
+  EXPECT_EQ(open.on_port_taken, OnPortTaken::next);
+  const ExporterOptions said =
+      parse_ok("exporter: {job: {id: run-7, rank: 12, local_rank: 0, world_size: 16}}").exporter;
+  EXPECT_EQ(said.job.id, "run-7");
+  EXPECT_EQ(said.job.rank, 12u);
+  EXPECT_EQ(said.job.local_rank, 0u);
+  EXPECT_EQ(said.job.world_size, 16u);
 }
 
 struct Refused {
@@ -236,6 +252,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"exporter: {port: \"9400\"}", 1, "exporter.port", "without quotes"},
         Refused{"exporter: {port: }", 1, "exporter.port", "has no value"},
         Refused{"exporter: {port: [1]}", 1, "exporter.port", "is a list"},
+        Refused{"exporter: {on_port_taken: wait}", 1, "exporter.on_port_taken", "next, any, fail"},
+        Refused{"exporter: {job: {rank: -1}}", 1, "exporter.job.rank", "negative"},
+        Refused{"exporter: {job: {local_rank: 1024}}", 1, "exporter.job.local_rank", "to 1023"},
+        Refused{"exporter: {job: {world_size: 0}}", 1, "exporter.job.world_size", "from 1"},
+        Refused{"exporter: {job: {id: a/b}}", 1, "exporter.job.id", "64"},
         Refused{"exporter: {port_count: 0}", 1, "exporter.port_count", "from 1 to 1024"},
         Refused{"exporter:\n  port: 65530\n  port_count: 7\n", 3, "exporter.port_count",
                 "allowed is up to 6"},
@@ -441,7 +462,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
       << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes)"), std::string::npos) << text;
   EXPECT_NE(text.find("0.5 %\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("10064, the first that is tried"), std::string::npos) << text;
+  EXPECT_NE(text.find("10064, and the local rank added to it\n"), std::string::npos) << text;
   // Aligned: every value begins at the same column.
   std::vector<std::size_t> columns;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -450,7 +471,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 37u);
+  EXPECT_EQ(columns.size(), 42u);
   EXPECT_NE(text.find("pool.out_of_memory.wait:     10s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)

@@ -70,7 +70,9 @@ Result<std::unique_ptr<Exporter>, Status> start_exporter(const Command& command,
   if (command.has_port) {
     options.port = static_cast<std::uint16_t>(command.port);
     options.port_count = 1;
+    options.on_port_taken = OnPortTaken::fail;
   }
+  options.log = print_error;
   auto exporter = Exporter::start(pool, options);
   if (!exporter.ok() && command.has_port) {
     return Status{exporter.error().code,
@@ -214,7 +216,8 @@ void add_demo_command(CLI::App& app, Action& action) {
                                             "Stop after so many seconds (default: when told to)");
   CLI::Option* const port =
       add_number(demo, "--port", command->port, 0, 65535,
-                 "Serve on this port or fail; 0 is any (default: the first free one from " +
+                 "Serve on this port, or on that of LOCAL_RANK from there, or fail; 0 is any"
+                 " (default: the first free one from " +
                      std::to_string(kDefaultPort) + ")");
   demo.add_option("--config", command->config_path,
                   "Settings: a YAML file, as configs/gpupool.yaml explains it")

@@ -11,6 +11,8 @@
 #define GPUPOOL_EXPORTER_CONFIG_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,16 +27,45 @@ namespace gpupool {
 /// First port tried by default; ranks of one host take the ones after it (to 10079).
 inline constexpr std::uint16_t kDefaultPort = 10064;
 
+/// What is done where the port that is tried first is taken.
+enum class OnPortTaken : std::uint8_t {
+  next,  // the other ports of the range are tried, upward and then from its start (default)
+  any,   // any free port
+  fail   // nothing is served
+};
+const char* to_string(OnPortTaken value) noexcept;
+
+/// Larger numbers of ranks and of a job's processes are refused.
+inline constexpr std::uint32_t kMaxRank = 2'147'483'647;
+inline constexpr std::uint32_t kMaxLocalRank = 1023;
+
+/// The place of this process in a distributed job. What is not given here is what torchrun or SLURM
+/// have put into the environment.
+struct JobOptions {
+  std::string id;  // [A-Za-z0-9_.-], up to 64 characters
+  std::optional<std::uint32_t> rank;
+  std::optional<std::uint32_t> local_rank;  // among the processes of this host
+  std::optional<std::uint32_t> world_size;
+};
+
 struct ExporterOptions {
   bool enabled = true;
   /// An IPv4 or IPv6 address, not a name.
   std::string bind = "127.0.0.1";
-  /// First port to try; 0: any free one.
+  /// The port of local rank 0, and of a process without one; local rank n tries `port` + n first.
+  /// 0: any free one.
   std::uint16_t port = kDefaultPort;
-  /// How many ports from `port` upward are tried; 1 where a port was asked for.
+  /// The range for OnPortTaken::next: so many ports from `port` upward. 1 where a port was asked
+  /// for: each local rank then has one port alone.
   std::uint16_t port_count = 16;
+  OnPortTaken on_port_taken = OnPortTaken::next;
   /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
   bool public_page = false;
+  JobOptions job;
+  /// Told in a line what a person should know: what of the environment was left out, what could not
+  /// be done. Called under no lock, from threads of the exporter, too; must not throw. Empty: a
+  /// line on standard error.
+  std::function<void(const std::string& line)> log;
 };
 
 /// What becomes of a PyTorch job whose configuration is wrong.
