@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "exporter/discovery/port_plan.h"
+#include "exporter/discovery/process_id.h"
+#include "exporter/discovery/target_file.h"
 #include "exporter/http/endpoints.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/maintainer.h"
@@ -25,14 +27,23 @@ namespace {
 /// Where nobody else is told.
 void log_to_stderr(const std::string& line) { std::fprintf(stderr, "gpupool: %s\n", line.c_str()); }
 
+void log(const ExporterOptions& options, const std::string& line) {
+  options.log ? options.log(line) : log_to_stderr(line);
+}
+
 internal::JobIdentity identity_of(const ExporterOptions& options) {
   std::vector<std::string> notes;
   const auto lookup = [](const char* name) { return std::getenv(name); };
   internal::JobIdentity identity = internal::read_identity(options.job, lookup, notes);
-  for (const std::string& note : notes) {
-    options.log ? options.log(note) : log_to_stderr(note);
-  }
+  for (const std::string& note : notes) log(options, note);
   return identity;
+}
+
+/// Under which host Prometheus is to ask.
+std::string advertised_host(const ExporterOptions& options) {
+  if (!options.discovery.address.empty()) return options.discovery.address;
+  const auto bound = internal::parse_address(options.bind, 0);
+  return bound && bound->is_any() ? internal::host_name() : options.bind;
 }
 
 internal::Sources sources_of(const Pool& pool, const internal::JobIdentity& job) {
@@ -74,6 +85,7 @@ class Exporter::Impl {
     if (!server.ok()) return server.error();
     server_ = std::move(server).value();
     endpoints_.set_ready(true);
+    if (!options_.discovery.directory.empty()) publish();
     return {};
   }
 
@@ -85,18 +97,40 @@ class Exporter::Impl {
   std::uint16_t port() const noexcept { return server_ ? server_->port() : 0; }
   const std::string& address() const noexcept { return options_.bind; }
 
-  void stop() {
+  void retire() {
     endpoints_.set_ready(false);
+    target_file_.reset();
+  }
+
+  void stop() {
+    retire();
     maintainer_.reset();
     if (server_) server_->stop();
   }
 
  private:
+  /// Without it Prometheus has to be told otherwise where this process is: no reason not to serve.
+  void publish() {
+    const std::string directory = internal::expand_directory(options_.discovery.directory, job_);
+    internal::sweep(directory);
+    auto file = internal::TargetFile::publish(
+        directory, {.endpoint = internal::endpoint_text(advertised_host(options_), port()),
+                    .host = internal::host_name(),
+                    .job = job_});
+    if (file.ok()) {
+      target_file_ = std::move(file).value();
+    } else {
+      log(options_,
+          "this process is not to be found by exporter.discovery: " + file.error().message);
+    }
+  }
+
   const ExporterOptions options_;
   const pid_t owner_;
   const internal::JobIdentity job_;
   internal::Endpoints endpoints_;
   std::unique_ptr<internal::HttpServer> server_;
+  std::unique_ptr<internal::TargetFile> target_file_;
   std::optional<internal::Maintainer> maintainer_;
 };
 
@@ -131,6 +165,10 @@ std::uint16_t Exporter::port() const noexcept { return impl_->port(); }
 std::string Exporter::url() const {
   if (port() == 0) return "";
   return "http://" + internal::endpoint_text(impl_->address(), port()) + "/";
+}
+
+void Exporter::retire() {
+  if (!impl_->is_forked()) impl_->retire();
 }
 
 void Exporter::stop() {

@@ -241,6 +241,7 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
        }},
       {"public_page", [&](Value v) { section.assign(v, read_boolean(v), options.public_page); }},
       {"job", [&](Value v) { read_job(v, options.job, errors); }},
+      {"discovery", [&](Value v) { read_discovery(v, options.discovery, errors); }},
       {"tls",
        [&](Value v) {
          section.refuse(v,

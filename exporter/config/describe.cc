@@ -145,19 +145,25 @@ void describe_pool(const PoolOptions& pool, std::vector<Setting>& settings) {
 }
 
 void describe_exporter(const ExporterOptions& exporter, std::vector<Setting>& settings) {
-  settings.insert(settings.end(),
-                  {
-                      {"exporter.enabled", yes_no(exporter.enabled)},
-                      {"exporter.bind", exporter.bind},
-                      {"exporter.port", port_text(exporter)},
-                      {"exporter.port_count", port_count_text(exporter)},
-                      {"exporter.on_port_taken", on_port_taken_text(exporter)},
-                      {"exporter.public_page", yes_no(exporter.public_page)},
-                      {"exporter.job.id", or_environment(exporter.job.id)},
-                      {"exporter.job.rank", or_environment(exporter.job.rank)},
-                      {"exporter.job.local_rank", or_environment(exporter.job.local_rank)},
-                      {"exporter.job.world_size", or_environment(exporter.job.world_size)},
-                  });
+  settings.insert(
+      settings.end(),
+      {
+          {"exporter.enabled", yes_no(exporter.enabled)},
+          {"exporter.bind", exporter.bind},
+          {"exporter.port", port_text(exporter)},
+          {"exporter.port_count", port_count_text(exporter)},
+          {"exporter.on_port_taken", on_port_taken_text(exporter)},
+          {"exporter.public_page", yes_no(exporter.public_page)},
+          {"exporter.job.id", or_environment(exporter.job.id)},
+          {"exporter.job.rank", or_environment(exporter.job.rank)},
+          {"exporter.job.local_rank", or_environment(exporter.job.local_rank)},
+          {"exporter.job.world_size", or_environment(exporter.job.world_size)},
+          {"exporter.discovery.directory",
+           exporter.discovery.directory.empty() ? "none" : exporter.discovery.directory},
+          {"exporter.discovery.address", exporter.discovery.address.empty()
+                                             ? "as bound, or this host's name"
+                                             : exporter.discovery.address},
+      });
 }
 
 }  // namespace

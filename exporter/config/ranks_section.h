@@ -11,6 +11,7 @@
 namespace gpupool::internal {
 
 void read_job(const YamlNode& node, JobOptions& job, ErrorList& errors);
+void read_discovery(const YamlNode& node, DiscoveryOptions& discovery, ErrorList& errors);
 
 }  // namespace gpupool::internal
 

@@ -1,13 +1,13 @@
 #include "exporter/http/endpoints.h"
 
 #include <prometheus/text_serializer.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
 
+#include "exporter/http/host_name.h"
 #include "exporter/http/socket_address.h"
 #include "exporter/metrics/samples.h"
 #include "exporter/page/page_assets.h"
@@ -28,21 +28,6 @@ HttpResponse text_response(int status, std::string body) {
   response.status = status;
   response.body = std::move(body);
   return response;
-}
-
-bool is_this_machine(std::string_view host) {
-  const auto address = parse_address(host, 0);
-  if (address) return address->is_loopback();
-  return host.size() == 9 && strncasecmp(host.data(), "localhost", 9) == 0;
-}
-
-/// "name:80" -> "name", "[::1]:80" -> "::1"
-std::string_view without_port(std::string_view host) {
-  if (host.starts_with('[')) {
-    const std::size_t end = host.find(']');
-    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
-  }
-  return host.substr(0, host.find(':'));
 }
 
 void add_common_headers(HttpResponse& response) {

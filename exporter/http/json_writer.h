@@ -37,6 +37,10 @@ class JsonWriter {
     separate();
     write_number(value);
   }
+  void item(std::string_view value) {
+    separate();
+    write_text(value);
+  }
 
   std::string take() { return std::move(text_); }
 

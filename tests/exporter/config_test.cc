@@ -173,6 +173,17 @@ TEST(ConfigTest, ThePlaceInTheJobIsAsTheEnvironmentSaysUnlessTheFileSaysIt) {
   EXPECT_EQ(said.job.world_size, 16u);
 }
 
+TEST(ConfigTest, DiscoveryIsOffUnlessAFolderIsNamed) {
+  EXPECT_EQ(parse_ok("version: 1").exporter.discovery.directory, "");
+  const DiscoveryOptions said =
+      parse_ok("exporter: {discovery: {directory: \"/run/{uid}/{job_id}\", address: node-1.x}}")
+          .exporter.discovery;
+  EXPECT_EQ(said.directory, "/run/{uid}/{job_id}");
+  EXPECT_EQ(said.address, "node-1.x");
+  EXPECT_EQ(parse_ok("exporter: {discovery: {address: \"fd00::7\"}}").exporter.discovery.address,
+            "fd00::7");
+}
+
 struct Refused {
   const char* yaml;
   int line;
@@ -253,6 +264,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"exporter: {port: }", 1, "exporter.port", "has no value"},
         Refused{"exporter: {port: [1]}", 1, "exporter.port", "is a list"},
         Refused{"exporter: {on_port_taken: wait}", 1, "exporter.on_port_taken", "next, any, fail"},
+        Refused{"exporter: {discovery: {directory: run}}", 1, "exporter.discovery.directory",
+                "absolute path"},
+        Refused{"exporter: {discovery: {directory: \"/run/{rank}\"}}", 1,
+                "exporter.discovery.directory", "{job_id} and {uid}"},
+        Refused{"exporter: {discovery: {directory: \"/run\\n\"}}", 1,
+                "exporter.discovery.directory", "absolute path"},
+        Refused{"exporter: {discovery: {address: \"a b\"}}", 1, "exporter.discovery.address",
+                "name or address"},
         Refused{"exporter: {job: {rank: -1}}", 1, "exporter.job.rank", "negative"},
         Refused{"exporter: {job: {local_rank: 1024}}", 1, "exporter.job.local_rank", "to 1023"},
         Refused{"exporter: {job: {world_size: 0}}", 1, "exporter.job.world_size", "from 1"},
@@ -458,7 +477,7 @@ TEST(ConfigTest, SaysOfWhatIsSetWhetherItHasAnEffect) {
 
 TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
   const std::string text = describe(parse_ok("pool: {capacity: 90%, reserve: 1GiB}"));
-  EXPECT_NE(text.find("pool.capacity:               90 % of the memory that"), std::string::npos)
+  EXPECT_NE(text.find("pool.capacity:                90 % of the memory that"), std::string::npos)
       << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes)"), std::string::npos) << text;
   EXPECT_NE(text.find("0.5 %\n"), std::string::npos) << text;
@@ -471,9 +490,9 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 42u);
-  EXPECT_NE(text.find("pool.out_of_memory.wait:     10s\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
+  EXPECT_EQ(columns.size(), 44u);
+  EXPECT_NE(text.find("pool.out_of_memory.wait:      10s\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("pool.trim.idle_after:         0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
       << text;
   EXPECT_EQ(std::ranges::count(columns, columns.front()), std::ssize(columns)) << text;

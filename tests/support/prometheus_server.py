@@ -36,6 +36,23 @@ def render(source, folder, target, alert_times=()):
     processes.run(["promtool", "check", "config", folder / "prometheus.yml"], 20)
 
 
+def render_discovery(source, folder, files, url):
+    """Writes prometheus.yml from file_sd.yml: the targets of `files`, and once more, as the job
+    gpupool-http, those of `url`, by the form that the shipped file has in its comment."""
+    config = (source / "configs/prometheus/file_sd.yml").read_text()
+    for time in ("scrape_interval: 15s", "scrape_timeout: 10s", "evaluation_interval: 15s",
+                 "refresh_interval: 30s"):
+        config = replace(config, time, time.split(":")[0] + ": 1s")
+    config = replace(config, r"/var/lib/gpupool/targets/\*\.json", str(files))
+    config = replace(config, r"^  # ( *- job_name: gpupool)$", r"  \1-http")
+    head, commented = config.split("gpupool-http\n")
+    commented = replace(commented, r"^  # ", "  ")
+    commented = replace(commented, r"http://127\.0\.0\.1:10063/sd", url)
+    (folder / "prometheus.yml").write_text(head + "gpupool-http\n" + commented)
+    (folder / "alerts.yml").write_text((source / "configs/prometheus/alerts.yml").read_text())
+    processes.run(["promtool", "check", "config", folder / "prometheus.yml"], 20)
+
+
 class Prometheus:
     def __init__(self, process, url):
         self._process = process

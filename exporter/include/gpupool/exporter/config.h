@@ -48,6 +48,16 @@ struct JobOptions {
   std::optional<std::uint32_t> world_size;
 };
 
+/// How this process makes itself known to a Prometheus that finds its targets in files.
+struct DiscoveryOptions {
+  /// Where a file for this process is put while it serves: an absolute path, in which {job_id} and
+  /// {uid} stand for those of the process. "": nowhere.
+  std::string directory;
+  /// The host or address that Prometheus is to use. "": `bind`, or this host's name where that
+  /// is 0.0.0.0 or ::.
+  std::string address;
+};
+
 struct ExporterOptions {
   bool enabled = true;
   /// An IPv4 or IPv6 address, not a name.
@@ -62,6 +72,7 @@ struct ExporterOptions {
   /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
   bool public_page = false;
   JobOptions job;
+  DiscoveryOptions discovery;
   /// Told in a line what a person should know: what of the environment was left out, what could not
   /// be done. Called under no lock, from threads of the exporter, too; must not throw. Empty: a
   /// line on standard error.

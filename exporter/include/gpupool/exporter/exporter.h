@@ -38,6 +38,9 @@ class Exporter {
   std::uint16_t port() const noexcept;
   /// "http://127.0.0.1:10064/"
   std::string url() const;
+  /// Takes this process out of exporter.discovery, and lets /-/ready say that it is ending, while
+  /// it is served on: the quick part of stop(), for a process that ends without one. Idempotent.
+  void retire();
   /// Ends serving and joins its threads; can take 2 s (CivetWeb's poll quantum).
   void stop();
 
