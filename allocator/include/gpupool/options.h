@@ -72,7 +72,7 @@ using CapacityLimit = std::variant<double, std::uint64_t>;
 /// A page; a smaller CapacityLimit is refused.
 inline constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;
 
-/// Values at which alerts fire; exported, and compared by nobody inside the pool yet.
+/// Values at which alerts fire; exported, and what a ThresholdWatch compares with.
 struct Thresholds {
   double fragmentation_ratio = 0.5;
   /// The largest request that this process will make; 0: not declared.
