@@ -2,6 +2,7 @@
 
 #include <civetweb.h>
 #include <signal.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +24,19 @@ namespace gpupool::internal {
 namespace {
 
 constexpr int kWorkers = 32;
+constexpr int kNotModified = 304;
 constexpr std::chrono::seconds kThreadStartTimeout{2};
+
+/// The header's values, joined; nothing where it was not sent.
+std::optional<std::string> find_header(const mg_request_info& info, const char* name) {
+  std::optional<std::string> joined;
+  for (int i = 0; i < info.num_headers; ++i) {
+    const mg_header& header = info.http_headers[i];
+    if (strcasecmp(header.name, name) != 0) continue;
+    joined = joined ? *joined + ", " + header.value : header.value;
+  }
+  return joined;
+}
 
 HttpRequest read_request(const mg_connection* connection) {
   HttpRequest request;
@@ -31,15 +44,23 @@ HttpRequest read_request(const mg_connection* connection) {
   if (info->request_method != nullptr) request.method = info->request_method;
   // As it was sent: a path that has to be cleaned first is none of ours.
   if (info->local_uri_raw != nullptr) request.path = info->local_uri_raw;
-  if (const char* host = mg_get_header(connection, "Host")) request.host = host;
+  if (info->query_string != nullptr) request.query = info->query_string;
+  request.host = find_header(*info, "Host");
+  request.accept = find_header(*info, "Accept").value_or("");
+  request.accept_encoding = find_header(*info, "Accept-Encoding").value_or("");
+  request.if_none_match = find_header(*info, "If-None-Match").value_or("");
+  request.authorization = find_header(*info, "Authorization");
+  request.client = info->remote_addr;
   return request;
 }
 
 std::string response_text(const HttpResponse& response, bool with_body) {
   std::string text =
       "HTTP/1.1 " + std::to_string(response.status) + " " + reason_phrase(response.status) + "\r\n";
-  text += "Content-Type: " + response.content_type + "\r\n";
-  text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  if (response.status != kNotModified) {  // which has no body, and so neither of these
+    text += "Content-Type: " + response.content_type + "\r\n";
+    text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  }
   text += "Connection: close\r\n";
   for (const auto& [name, value] : response.headers) text += name + ": " + value + "\r\n";
   text += "\r\n";

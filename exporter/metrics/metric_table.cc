@@ -294,7 +294,7 @@ constexpr MetricRow kTable[] = {
      "Time that requests waited for pending work before they were served or failed.",
      seconds<&S::out_of_memory_wait_ns>},
     {"gpupool_frees_total", kCounter, kPool, "Blocks given back.", number<&S::frees>},
-    {"gpupool_requested_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
+    {"gpupool_allocation_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
      number<&S::requested_bytes_total>},
     {"gpupool_allocation_size_bytes", kHistogram, kPool,
      "Sizes of requests; the sum is of those that were served.", allocation_sizes},
@@ -401,6 +401,11 @@ constexpr MetricRow kTable[] = {
      number<&S::maintain_steps>},
     {kCollectDuration, kGauge, kNone, "Time that it took to collect this page.", nullptr},
     {kCollectErrors, kCounter, kNone, "Collections that failed.", nullptr},
+    {kSeriesDropped,
+     kCounter,
+     {"reason"},
+     "Series left out of pages: another source had them (duplicate), or there were 2000 (limit).",
+     nullptr},
 };
 // clang-format on
 

@@ -17,7 +17,9 @@
 
 #include "gpupool/exporter/collector.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/exporter/gunzip.h"
 #include "tests/exporter/http_client.h"
+#include "tests/exporter/openmetrics_parser.h"
 #include "tests/exporter/promtool.h"
 
 namespace gpupool {
@@ -103,6 +105,24 @@ TEST_F(ExporterTest, ThePageOfARealPoolPassesPromtool) {
   const auto reply = fetch(port(), "/metrics");
   EXPECT_EQ(reply.headers.at("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(check_metrics(reply.body), "");
+}
+
+TEST_F(ExporterTest, TheSamePageAsOpenMetricsPassesTheStrictReader) {
+  const std::string header =
+      "Host: localhost\r\nAccept: text/plain;q=0.5\r\nAccept: application/openmetrics-text\r\n";
+  const auto reply = fetch(port(), "/metrics", "GET", header);
+  EXPECT_EQ(reply.headers.at("Content-Type"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  const auto page = testing_support::parse_openmetrics(reply.body);
+  EXPECT_EQ(page.verdict(), "");
+  for (const auto& [series, value] : scrape()) {
+    if (series.find("_bucket{") != std::string::npos) continue;  // their bounds are spelt otherwise
+    EXPECT_TRUE(page.samples.contains(series)) << series;
+  }
+  const auto packed = fetch(port(), "/metrics", "GET", header + "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(packed.headers.at("Content-Encoding"), "gzip");
+  EXPECT_LT(packed.body.size() * 4, reply.body.size());
+  EXPECT_EQ(testing_support::parse_openmetrics(testing_support::gunzip(packed.body)).verdict(), "");
 }
 
 TEST_F(ExporterTest, MetricsSayWhatThePoolDid) {
