@@ -1,7 +1,6 @@
 #include "tests/exporter/openmetrics_parser.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <regex>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "exporter/base/utf8.h"
+#include "tests/exporter/metrics_page.h"
 
 namespace gpupool::testing_support {
 namespace {
@@ -28,7 +28,7 @@ std::set<std::string> suffixes_of(const std::string& type) {
 std::optional<double> read_number(const std::string& text) {
   static const std::regex form(R"([+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|NaN|[+-]?Inf)");
   if (!std::regex_match(text, form)) return std::nullopt;
-  return std::strtod(text.c_str(), nullptr);
+  return read_sample(text);
 }
 
 /// What Go prints with the format g and the shortest precision, and ".0" behind whole numbers.
