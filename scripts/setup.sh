@@ -13,6 +13,7 @@ packages_build=(
 )
 packages_test=(
   prometheus:prometheus prometheus:promtool curl:curl clang-format:clang-format valgrind:valgrind
+  locales
 )
 packages_bench=(libbenchmark-dev libmimalloc2.0 valgrind:valgrind)
 packages_lint=(clang:clang++ clang-tidy:clang-tidy clang-format:clang-format)

@@ -7,8 +7,13 @@
 #include <exception>
 #include <utility>
 
+#include "exporter/http/compression.h"
 #include "exporter/http/host_name.h"
+#include "exporter/http/negotiation.h"
 #include "exporter/http/socket_address.h"
+#include "exporter/metrics/metric_table.h"
+#include "exporter/metrics/openmetrics.h"
+#include "exporter/metrics/page_families.h"
 #include "exporter/metrics/samples.h"
 #include "exporter/page/page_assets.h"
 
@@ -39,6 +44,17 @@ void add_common_headers(HttpResponse& response) {
   response.headers.emplace_back("Cache-Control", "no-store");
 }
 
+/// Also for HEAD, whose headers are those of GET.
+void pack(const HttpRequest& request, HttpResponse& response) {
+  if (response.body.size() <= kMinCompressedBytes) return;
+  response.headers.emplace_back("Vary", "Accept-Encoding");
+  if (!is_gzip_accepted(request.accept_encoding)) return;
+  auto packed = gzip(response.body);
+  if (!packed) return;
+  response.body = *std::move(packed);
+  response.headers.emplace_back("Content-Encoding", "gzip");
+}
+
 const PageAsset* find_asset(std::string_view path) {
   const auto assets = page_assets();
   const auto asset = std::ranges::find(assets, path, &PageAsset::path);
@@ -67,6 +83,7 @@ bool Endpoints::is_host_allowed(const HttpRequest& request) const {
 HttpResponse Endpoints::handle(const HttpRequest& request) {
   HttpResponse response = route(request);
   add_common_headers(response);
+  pack(request, response);
   return response;
 }
 
@@ -99,7 +116,7 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
   }
   if (is_last_failure) return guarded([this] { return json(sources_.last_failure_json); });
   if (is_api) return guarded([this] { return json(sources_.stats_json); });
-  if (path == "/metrics") return guarded([this] { return metrics(); });
+  if (path == "/metrics") return guarded([&] { return metrics(request); });
   if (path == "/-/healthy") return text_response(200, "healthy\n");
   return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
 }
@@ -117,15 +134,29 @@ HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
   return text_response(500, "collecting failed: " + what + "\n");
 }
 
-HttpResponse Endpoints::metrics() {
+std::vector<prometheus::MetricFamily> Endpoints::collect_page() {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<prometheus::MetricFamily> families = sources_.collect();
+  DroppedSeries dropped;
+  auto families = page_families(sources_.collect(), kMaxSeriesOfAPage, dropped);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  dropped_duplicates_ += dropped.duplicate;
+  dropped_over_limit_ += dropped.over_limit;
   families.push_back(make_family(metric_row(kCollectDuration), taken.count()));
   families.push_back(make_family(metric_row(kCollectErrors), static_cast<double>(collect_errors_)));
+  families.push_back(make_family(metric_row(kSeriesDropped),
+                                 {{"duplicate", static_cast<double>(dropped_duplicates_)},
+                                  {"limit", static_cast<double>(dropped_over_limit_)}}));
+  return families;
+}
+
+HttpResponse Endpoints::metrics(const HttpRequest& request) {
+  const MetricsFormat format = choose_metrics_format(request.accept);
+  const auto families = collect_page();
   return {.status = 200,
-          .content_type = "text/plain; version=0.0.4; charset=utf-8",
-          .body = prometheus::TextSerializer().Serialize(families)};
+          .content_type = content_type_of(format),
+          .body = format == MetricsFormat::text ? prometheus::TextSerializer().Serialize(families)
+                                                : openmetrics_text(families),
+          .headers = {{"Vary", "Accept"}}};
 }
 
 HttpResponse Endpoints::json(const std::function<std::string()>& source) {

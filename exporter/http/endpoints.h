@@ -1,6 +1,6 @@
 // What is served, and to whom: exact paths, GET and HEAD only, nothing that changes anything.
 //
-//   /metrics            for Prometheus, text format 0.0.4
+//   /metrics            for Prometheus, text format 0.0.4 or OpenMetrics 1.0, as Accept says
 //   /-/healthy          200 while the process serves;  /-/ready  200 between start and stop
 //   /api/v1/stats       the snapshot as JSON, for scripts and the page
 //   /api/v1/last_failure  why the last request that failed did, as JSON
@@ -9,6 +9,7 @@
 // Bound to loopback, a request must name this machine in Host, or a web site could read everything
 // through a visitor's browser by pointing its own name here. Bound beyond, the page and the API
 // answer 403 unless `is_page_public`: they show what a job is doing.
+// Answers of more than 4 kB are packed for who accepts gzip.
 // Thread safety: handle() may be called from any thread. Cost: that of the two sources.
 #ifndef GPUPOOL_EXPORTER_HTTP_ENDPOINTS_H_
 #define GPUPOOL_EXPORTER_HTTP_ENDPOINTS_H_
@@ -48,7 +49,8 @@ class Endpoints {
  private:
   HttpResponse route(const HttpRequest& request);
   HttpResponse guarded(const std::function<HttpResponse()>& answer);
-  HttpResponse metrics();
+  HttpResponse metrics(const HttpRequest& request);
+  std::vector<prometheus::MetricFamily> collect_page();
   HttpResponse json(const std::function<std::string()>& source);
   bool is_host_allowed(const HttpRequest& request) const;
 
@@ -57,6 +59,8 @@ class Endpoints {
   const bool is_loopback_;
   std::atomic<bool> is_ready_{false};
   std::atomic<std::uint64_t> collect_errors_{0};
+  std::atomic<std::uint64_t> dropped_duplicates_{0};
+  std::atomic<std::uint64_t> dropped_over_limit_{0};
 };
 
 }  // namespace gpupool::internal

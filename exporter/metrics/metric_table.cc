@@ -59,6 +59,16 @@ void pool_info(const Snapshot& snapshot, Samples& out) {
                 to_string(static_cast<CrossStreamPolicy>(stats.policy))});
 }
 
+/// Unix time of a reading of the pool's clock.
+double unix_seconds(const StatsV1& stats, std::uint64_t time_ns) {
+  const std::uint64_t age_ns = time_ns - std::min(time_ns, stats.start_time_ns);
+  return static_cast<double>(stats.start_unix_ns + age_ns) / kNanosecondsPerSecond;
+}
+
+void device_read_time(const Snapshot& snapshot, Samples& out) {
+  out.add(unix_seconds(snapshot.stats, snapshot.stats.device_read_time_ns));
+}
+
 void allocated(const Snapshot& snapshot, Samples& out) {
   out.add(snapshot.stats.live_requested_bytes + snapshot.stats.waste_bytes);
 }
@@ -193,6 +203,9 @@ constexpr MetricRow kTable[] = {
     {"gpupool_device_memory_free_bytes", kGauge, kDevice,
      "Memory of the device that no process holds, as maintenance last read it from the driver.",
      number<&S::device_free_bytes>},
+    {"gpupool_device_memory_read_timestamp_seconds", kGauge, kDevice,
+     "Unix time at which that was read: an old one means that the driver does not answer.",
+     device_read_time},
     {"gpupool_limit_bytes", kGauge, kPool, "Most that the pool may hold, as configured.",
      number<&S::limit_bytes>},
     {"gpupool_limit_in_force_bytes", kGauge, kPool,
@@ -295,7 +308,7 @@ constexpr MetricRow kTable[] = {
      "Time that requests waited for pending work before they were served or failed.",
      seconds<&S::out_of_memory_wait_ns>},
     {"gpupool_frees_total", kCounter, kPool, "Blocks given back.", number<&S::frees>},
-    {"gpupool_requested_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
+    {"gpupool_allocation_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
      number<&S::requested_bytes_total>},
     {"gpupool_allocation_size_bytes", kHistogram, kPool,
      "Sizes of requests; the sum is of those that were served.", allocation_sizes},
@@ -402,6 +415,11 @@ constexpr MetricRow kTable[] = {
      number<&S::maintain_steps>},
     {kCollectDuration, kGauge, kNone, "Time that it took to collect this page.", nullptr},
     {kCollectErrors, kCounter, kNone, "Collections that failed.", nullptr},
+    {kSeriesDropped,
+     kCounter,
+     {"reason"},
+     "Series left out of pages: another source had them (duplicate), or there were 2000 (limit).",
+     nullptr},
 };
 // clang-format on
 

@@ -55,6 +55,7 @@ const MetricRow& metric_row(std::string_view name);
 // Families of the HTTP server.
 inline constexpr std::string_view kCollectDuration = "gpupool_collect_duration_seconds";
 inline constexpr std::string_view kCollectErrors = "gpupool_collect_errors_total";
+inline constexpr std::string_view kSeriesDropped = "gpupool_series_dropped_total";
 
 }  // namespace gpupool::internal
 

@@ -91,4 +91,15 @@ prometheus::MetricFamily make_family(const MetricRow& row, double value) {
   return family;
 }
 
+prometheus::MetricFamily make_family(const MetricRow& row,
+                                     std::initializer_list<LabelledValue> values) {
+  prometheus::MetricFamily family = empty_family(row);
+  for (const auto& [label, value] : values) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label.push_back({std::string(row.labels.all().front()), std::string(label)});
+    set_value(row.kind, value, metric);
+  }
+  return family;
+}
+
 }  // namespace gpupool::internal

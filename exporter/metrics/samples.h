@@ -62,6 +62,14 @@ std::vector<prometheus::MetricFamily> collect_families(const Snapshot& snapshot)
 /// A family of one sample without labels: what the HTTP server adds to the pool's.
 prometheus::MetricFamily make_family(const MetricRow& row, double value);
 
+struct LabelledValue {
+  std::string_view label;
+  double value = 0;
+};
+/// The same for a row with one label.
+prometheus::MetricFamily make_family(const MetricRow& row,
+                                     std::initializer_list<LabelledValue> values);
+
 }  // namespace gpupool::internal
 
 #endif  // GPUPOOL_EXPORTER_METRICS_SAMPLES_H_

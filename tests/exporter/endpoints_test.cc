@@ -8,10 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "exporter/http/compression.h"
 #include "exporter/metrics/samples.h"
+#include "tests/exporter/gunzip.h"
 
 namespace gpupool::internal {
 namespace {
+
+using testing_support::gunzip;
 
 std::vector<prometheus::MetricFamily> one_family() {
   return {make_family(
@@ -45,6 +49,57 @@ TEST(EndpointsTest, MetricsAreTextWithItsVersion) {
   EXPECT_NE(response.body.find("gpupool_test_bytes 12\n"), std::string::npos) << response.body;
   EXPECT_NE(response.body.find("gpupool_collect_errors_total 0\n"), std::string::npos);
   EXPECT_NE(response.body.find("gpupool_collect_duration_seconds "), std::string::npos);
+}
+
+TEST(EndpointsTest, MetricsAreOpenMetricsForWhoPrefersThem) {
+  Endpoints endpoints(good_sources(), {});
+  const HttpResponse response =
+      endpoints.handle({.method = "GET",
+                        .path = "/metrics",
+                        .host = "localhost",
+                        .accept = "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"});
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_NE(response.body.find("# TYPE gpupool_collect_errors counter\n"), std::string::npos);
+  EXPECT_NE(response.body.find("gpupool_collect_errors_total 0\n"), std::string::npos);
+  EXPECT_TRUE(response.body.ends_with("# EOF\n"));
+  EXPECT_EQ(header(response, "Vary"), "Accept");
+}
+
+TEST(EndpointsTest, LargeAnswersArePackedForWhoAcceptsIt) {
+  Sources sources = good_sources();
+  std::string json(kMinCompressedBytes, 'x');
+  sources.stats_json = [&] { return json; };
+  Endpoints endpoints(sources, {});
+  HttpRequest request{
+      .method = "GET", .path = "/api/v1/stats", .host = "localhost", .accept_encoding = "gzip"};
+  EXPECT_EQ(header(endpoints.handle(request), "Content-Encoding"), "") << "4 kB and less stay";
+  json += "y";
+  const HttpResponse packed = endpoints.handle(request);
+  EXPECT_EQ(header(packed, "Content-Encoding"), "gzip");
+  EXPECT_EQ(header(packed, "Vary"), "Accept-Encoding");
+  EXPECT_EQ(gunzip(packed.body), json);
+  request.method = "HEAD";
+  EXPECT_EQ(header(endpoints.handle(request), "Content-Encoding"), "gzip");
+  request.accept_encoding = "gzip;q=0";
+  const HttpResponse plain = endpoints.handle(request);
+  EXPECT_EQ(header(plain, "Content-Encoding"), "");
+  EXPECT_EQ(header(plain, "Vary"), "Accept-Encoding");
+  EXPECT_EQ(plain.body, json);
+}
+
+TEST(EndpointsTest, SeriesThatStandTwiceAreDroppedAndCounted) {
+  Sources sources = good_sources();
+  sources.collect = [] {
+    auto families = one_family();
+    families.push_back(families.front());
+    return families;
+  };
+  Endpoints endpoints(sources, {});
+  const std::string page = ask(endpoints, "/metrics").body;
+  EXPECT_NE(page.find("gpupool_series_dropped_total{reason=\"duplicate\"} 1\n"), std::string::npos)
+      << page;
+  EXPECT_NE(page.find("gpupool_series_dropped_total{reason=\"limit\"} 0\n"), std::string::npos);
 }
 
 TEST(EndpointsTest, PageAndItsFilesAndTheApi) {

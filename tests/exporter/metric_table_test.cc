@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "exporter/http/stats_json.h"
+#include "exporter/metrics/openmetrics.h"
 #include "exporter/metrics/samples.h"
 #include "gpupool/options.h"
+#include "tests/exporter/openmetrics_parser.h"
 #include "tests/exporter/promtool.h"
 
 namespace gpupool::internal {
@@ -26,6 +28,7 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using testing_support::check_metrics;
+using testing_support::parse_openmetrics;
 
 bool ends_with_any(std::string_view text, std::initializer_list<std::string_view> ends) {
   return std::ranges::any_of(ends, [&](std::string_view end) { return text.ends_with(end); });
@@ -63,6 +66,18 @@ TEST(MetricTableTest, NamesFollowTheConventions) {
     for (const char* foreign : {"_ms_", "_ns_", "_us_", "_mib_", "_kb_", "_percent_", "_milli"}) {
       EXPECT_EQ(words.find(foreign), std::string::npos) << foreign;
     }
+  }
+}
+
+TEST(MetricTableTest, NamesStayDifferentWithoutTheirSuffixes) {
+  // OpenMetrics declares counters without _total and infos without _info.
+  std::set<std::string_view> stems;
+  for (const MetricRow& row : metric_table()) {
+    std::string_view stem = row.name;
+    for (const std::string_view suffix : {"_total", "_info"}) {
+      if (stem.ends_with(suffix)) stem.remove_suffix(suffix.size());
+    }
+    EXPECT_TRUE(stems.insert(stem).second) << row.name;
   }
 }
 
@@ -324,6 +339,7 @@ TEST(PoolFamiliesTest, CaseD10OddNamesAndNumbersStayAValidPage) {
   EXPECT_EQ(text.find("-Inf"), std::string::npos);
   EXPECT_EQ(values(families, "gpupool_tag_requested_bytes")["untagged"], 9);
   EXPECT_EQ(check_metrics(text), "");
+  EXPECT_EQ(parse_openmetrics(openmetrics_text(families)).verdict(), "");
   EXPECT_NE(json.find("\"held_bytes\":1234567,"), std::string::npos);
   EXPECT_NE(json.find("\"pool\":\"a\\\"b\\\\c\\u000ad\xef\xbf\xbd\xc3\xa4\""), std::string::npos);
   EXPECT_NE(json.find("\"fragmentation_ratio\":0,"), std::string::npos);
