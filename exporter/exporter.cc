@@ -7,36 +7,21 @@
 #include <optional>
 #include <utility>
 
+#include "exporter/http/access.h"
 #include "exporter/http/endpoints.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/maintainer.h"
+#include "exporter/http/pool_sources.h"
 #include "exporter/http/socket_address.h"
-#include "exporter/http/stats_json.h"
-#include "gpupool/exporter/collector.h"
 
 namespace gpupool {
-namespace {
-
-internal::Sources sources_of(const Pool& pool) {
-  const auto stats_json = [&pool] {
-    const StatsV1 stats = pool.stats();
-    return internal::stats_json(
-        {.stats = stats, .device = pool.device(), .pool = pool.name(), .tags = pool.tag_names()});
-  };
-  return {.collect = [collector = PoolCollector(pool)] { return collector.Collect(); },
-          .stats_json = stats_json,
-          .last_failure_json = [&pool] { return pool.last_failure().json() + "\n"; }};
-}
-
-}  // namespace
 
 class Exporter::Impl {
  public:
-  Impl(Pool& pool, const ExporterOptions& options)
+  Impl(Pool& pool, const ExporterOptions& options, const internal::Access& access)
       : options_(options),
         owner_(getpid()),
-        endpoints_(sources_of(pool),
-                   {.bound_address = options.bind, .is_page_public = options.public_page}) {}
+        endpoints_(internal::pool_sources(pool, access.are_details_shown()), access) {}
 
   Result<void, Status> serve() {
     auto server = internal::HttpServer::start(
@@ -73,7 +58,9 @@ class Exporter::Impl {
 Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     Pool& pool, const ExporterOptions& options, std::chrono::milliseconds maintain_period) {
   try {
-    auto impl = std::make_unique<Impl>(pool, options);
+    auto access = internal::Access::create(options.enabled ? options : ExporterOptions());
+    if (!access.ok()) return access.error();
+    auto impl = std::make_unique<Impl>(pool, options, access.value());
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }

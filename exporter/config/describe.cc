@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,6 +47,15 @@ std::string port_text(const ExporterOptions& options) {
   return std::to_string(options.port) + ", the first that is tried";
 }
 
+/// Never the password.
+std::string auth_text(const BasicAuth& auth) {
+  if (auth.user.empty()) return "none";
+  std::string text = "user " + auth.user + ", password ";
+  if (!auth.password_file.empty()) return text + "in the file " + auth.password_file;
+  if (!auth.password_env.empty()) return text + "in the environment, " + auth.password_env;
+  return text + "given";
+}
+
 /// What 0 turns off.
 std::string or_never(std::uint64_t value, std::string text) {
   return value == 0 ? "0 (never)" : std::move(text);
@@ -69,6 +79,23 @@ std::string alias_reuse_void(const PoolOptions& pool) {
 
 const char* yes_no(bool value) { return value ? "true" : "false"; }
 
+using Lines = std::vector<std::pair<std::string, std::string>>;  // key and value
+
+Lines exporter_lines(const ExporterOptions& options) {
+  return {
+      {"exporter.enabled", yes_no(options.enabled)},
+      {"exporter.bind", options.bind},
+      {"exporter.port", port_text(options)},
+      {"exporter.port_count", std::to_string(options.port_count) + " ports"},
+      {"exporter.public_page", yes_no(options.public_page)},
+      {"exporter.public_details", yes_no(options.public_details)},
+      {"exporter.host_names", join(options.host_names)},
+      {"exporter.allow_networks",
+       options.allow_networks.empty() ? "all" : join(options.allow_networks)},
+      {"exporter.auth", auth_text(options.auth)},
+  };
+}
+
 }  // namespace
 
 std::string describe(const Config& config) {
@@ -79,7 +106,7 @@ std::string describe(const Config& config) {
   for (const std::uint64_t size : pool.watched_sizes) watched.push_back(format_size(size));
   std::vector<std::string> peers;
   for (const int peer : pool.peers) peers.push_back(std::to_string(peer));
-  const std::vector<std::pair<std::string, std::string>> lines = {
+  Lines lines = {
       {"version", "1"},
       {"pool.name", pool.name},
       {"pool.capacity", capacity_text(pool.capacity)},
@@ -112,11 +139,9 @@ std::string describe(const Config& config) {
       {"pool.debug.poison", yes_no(pool.debug.poison)},
       {"pool.debug.canary", yes_no(pool.debug.canary)},
       {"pool.debug.nvtx", yes_no(pool.debug.nvtx)},
-      {"exporter.enabled", yes_no(config.exporter.enabled)},
-      {"exporter.bind", config.exporter.bind},
-      {"exporter.port", port_text(config.exporter)},
-      {"exporter.port_count", std::to_string(config.exporter.port_count) + " ports"},
-      {"exporter.public_page", yes_no(config.exporter.public_page)},
+  };
+  std::ranges::move(exporter_lines(config.exporter), std::back_inserter(lines));
+  const Lines others = {
       {"alerts.fragmentation_ratio",
        number_text(runtime.thresholds.fragmentation_ratio) + " (ratio, 0 to 1)"},
       {"alerts.required_block_bytes", runtime.thresholds.required_block_bytes == 0
@@ -129,6 +154,7 @@ std::string describe(const Config& config) {
                                         internal::format_duration(config.torch.maintain_every_ns))},
       {"tags", join(pool.tags)},
   };
+  lines.insert(lines.end(), others.begin(), others.end());
   std::size_t width = 0;
   for (const auto& [key, value] : lines) width = std::max(width, key.size());
   std::string result;

@@ -28,6 +28,7 @@ struct Snapshot {
   const DeviceInfo& device;
   const std::string& pool;
   const std::vector<std::string>& tags;
+  bool are_tags_shown = true;  // else they are one, "hidden"
 };
 
 class Samples {

@@ -25,6 +25,16 @@ namespace gpupool {
 /// First port tried by default; ranks of one host take the ones after it (to 10079).
 inline constexpr std::uint16_t kDefaultPort = 10064;
 
+/// Basic authentication (RFC 7617). The password is one of the three; where none is given, or it
+/// cannot be read, the exporter does not start. It goes over the network as it is: a proxy or a
+/// sidecar that ends TLS belongs in front.
+struct BasicAuth {
+  std::string user;           // empty: nobody has to say who he is
+  std::string password_file;  // its content, without a line break at the end
+  std::string password_env;   // name of an environment variable
+  std::string password;
+};
+
 struct ExporterOptions {
   bool enabled = true;
   /// An IPv4 or IPv6 address, not a name.
@@ -35,6 +45,16 @@ struct ExporterOptions {
   std::uint16_t port_count = 16;
   /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
   bool public_page = false;
+  /// Shows addresses of blocks and names of tags beyond loopback, too; without it there are none on
+  /// any page there.
+  bool public_details = false;
+  /// Names that a request may be addressed to (Host), beside IP addresses and, on loopback,
+  /// localhost. Empty: any name beyond loopback.
+  std::vector<std::string> host_names;
+  /// Networks that are answered, as "10.0.0.0/8" or "fd00::/8"; empty: all. This machine always is.
+  std::vector<std::string> allow_networks;
+  /// For every path but the health checks.
+  BasicAuth auth;
 };
 
 /// What becomes of a PyTorch job whose configuration is wrong.
