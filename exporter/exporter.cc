@@ -13,13 +13,13 @@
 #include "exporter/discovery/port_plan.h"
 #include "exporter/discovery/process_id.h"
 #include "exporter/discovery/target_file.h"
+#include "exporter/http/access.h"
 #include "exporter/http/endpoints.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/maintainer.h"
+#include "exporter/http/pool_sources.h"
 #include "exporter/http/socket_address.h"
-#include "exporter/http/stats_json.h"
 #include "exporter/metrics/identity.h"
-#include "exporter/metrics/samples.h"
 
 namespace gpupool {
 namespace {
@@ -46,35 +46,15 @@ std::string advertised_host(const ExporterOptions& options) {
   return bound && bound->is_any() ? internal::host_name() : options.bind;
 }
 
-internal::Sources sources_of(const Pool& pool, const internal::JobIdentity& job) {
-  const auto collect = [&pool, &job] {
-    const StatsV1 stats = pool.stats();
-    return internal::collect_families({.stats = stats,
-                                       .device = pool.device(),
-                                       .pool = pool.name(),
-                                       .tags = pool.tag_names(),
-                                       .job = job});
-  };
-  const auto stats_json = [&pool] {
-    const StatsV1 stats = pool.stats();
-    return internal::stats_json(
-        {.stats = stats, .device = pool.device(), .pool = pool.name(), .tags = pool.tag_names()});
-  };
-  return {.collect = collect, .stats_json = stats_json, .last_failure_json = [&pool] {
-            return pool.last_failure().json() + "\n";
-          }};
-}
-
 }  // namespace
 
 class Exporter::Impl {
  public:
-  Impl(Pool& pool, const ExporterOptions& options)
+  Impl(Pool& pool, const ExporterOptions& options, const internal::Access& access)
       : options_(options),
         owner_(getpid()),
         job_(identity_of(options_)),
-        endpoints_(sources_of(pool, job_),
-                   {.bound_address = options.bind, .is_page_public = options.public_page}) {}
+        endpoints_(internal::pool_sources(pool, job_, access.are_details_shown()), access) {}
 
   Result<void, Status> serve() {
     const auto plan = internal::plan_ports(options_, job_.local_rank);
@@ -137,7 +117,9 @@ class Exporter::Impl {
 Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     Pool& pool, const ExporterOptions& options, std::chrono::milliseconds maintain_period) {
   try {
-    auto impl = std::make_unique<Impl>(pool, options);
+    auto access = internal::Access::create(options.enabled ? options : ExporterOptions());
+    if (!access.ok()) return access.error();
+    auto impl = std::make_unique<Impl>(pool, options, access.value());
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }

@@ -70,6 +70,15 @@ std::string or_environment(const std::optional<std::uint32_t>& number) {
   return or_environment(number ? std::to_string(*number) : std::string());
 }
 
+/// Never the password.
+std::string auth_text(const BasicAuth& auth) {
+  if (auth.user.empty()) return "none";
+  std::string text = "user " + auth.user + ", password ";
+  if (!auth.password_file.empty()) return text + "in the file " + auth.password_file;
+  if (!auth.password_env.empty()) return text + "in the environment, " + auth.password_env;
+  return text + "given";
+}
+
 /// What 0 turns off.
 std::string or_never(std::uint64_t value, std::string text) {
   return value == 0 ? "0 (never)" : std::move(text);
@@ -154,6 +163,11 @@ void describe_exporter(const ExporterOptions& exporter, std::vector<Setting>& se
           {"exporter.port_count", port_count_text(exporter)},
           {"exporter.on_port_taken", on_port_taken_text(exporter)},
           {"exporter.public_page", yes_no(exporter.public_page)},
+          {"exporter.public_details", yes_no(exporter.public_details)},
+          {"exporter.host_names", join(exporter.host_names)},
+          {"exporter.allow_networks",
+           exporter.allow_networks.empty() ? "all" : join(exporter.allow_networks)},
+          {"exporter.auth", auth_text(exporter.auth)},
           {"exporter.job.id", or_environment(exporter.job.id)},
           {"exporter.job.rank", or_environment(exporter.job.rank)},
           {"exporter.job.local_rank", or_environment(exporter.job.local_rank)},

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <span>
 #include <utility>
 
-#include "exporter/http/compression.h"
-#include "exporter/http/host_name.h"
 #include "exporter/http/negotiation.h"
-#include "exporter/http/socket_address.h"
+#include "exporter/http/transfer.h"
 #include "exporter/metrics/metric_table.h"
 #include "exporter/metrics/openmetrics.h"
 #include "exporter/metrics/page_families.h"
@@ -24,6 +23,9 @@ constexpr const char* kPaths =
     "/                     live page\n"
     "/metrics              metrics for Prometheus\n"
     "/api/v1/stats         the same numbers as JSON\n"
+    "/api/v1/snapshot      every block, as JSON\n"
+    "/api/v1/history       the numbers of the last 15 minutes and 24 hours, as JSON\n"
+    "/api/v1/events        the last events of the slow path, as JSON\n"
     "/api/v1/last_failure  why a request failed last, as JSON\n"
     "/-/healthy            whether this process serves\n"
     "/-/ready              whether it is ready to be scraped\n";
@@ -35,24 +37,27 @@ HttpResponse text_response(int status, std::string body) {
   return response;
 }
 
+HttpResponse json_response(std::string body) {
+  return {
+      .status = 200, .content_type = "application/json; charset=utf-8", .body = std::move(body)};
+}
+
+HttpResponse json_response(Document document) {
+  HttpResponse response = json_response(std::move(document.body));
+  response.packed_body = std::move(document.packed_body);
+  response.version = std::move(document.version);
+  return response;
+}
+
 void add_common_headers(HttpResponse& response) {
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");
   response.headers.emplace_back(
       "Content-Security-Policy",
       "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
   response.headers.emplace_back("Referrer-Policy", "no-referrer");
-  response.headers.emplace_back("Cache-Control", "no-store");
-}
-
-/// Also for HEAD, whose headers are those of GET.
-void pack(const HttpRequest& request, HttpResponse& response) {
-  if (response.body.size() <= kMinCompressedBytes) return;
-  response.headers.emplace_back("Vary", "Accept-Encoding");
-  if (!is_gzip_accepted(request.accept_encoding)) return;
-  auto packed = gzip(response.body);
-  if (!packed) return;
-  response.body = *std::move(packed);
-  response.headers.emplace_back("Content-Encoding", "gzip");
+  // With a version a browser may keep it, and asks whether it is still that one.
+  response.headers.emplace_back("Cache-Control",
+                                response.version.empty() ? "no-store" : "no-cache");
 }
 
 const PageAsset* find_asset(std::string_view path) {
@@ -61,42 +66,60 @@ const PageAsset* find_asset(std::string_view path) {
   return asset == assets.end() ? nullptr : &*asset;
 }
 
-bool is_loopback_address(const std::string& text) {
-  const auto address = parse_address(text, 0);
-  return address && address->is_loopback();
+HttpResponse asset_response(const PageAsset& asset) {
+  return {.status = 200,
+          .content_type = std::string(asset.content_type),
+          .body = std::string(asset.body),
+          .version = content_version(asset.body)};
 }
 
 }  // namespace
 
-Endpoints::Endpoints(Sources sources, AccessRules rules)
-    : sources_(std::move(sources)),
-      rules_(std::move(rules)),
-      is_loopback_(is_loopback_address(rules_.bound_address)) {}
+struct Endpoints::Route {
+  std::string_view path;
+  HttpResponse (Endpoints::*answer)(const HttpRequest&, const Query&);
+  bool is_api = true;
+  bool is_health_check = false;
+  std::span<const std::string_view> parameters;
+};
 
-bool Endpoints::is_host_allowed(const HttpRequest& request) const {
-  // Browsers always send Host; what does not is no browser.
-  if (!is_loopback_ || !request.host) return true;
-  const std::string_view host = without_port(*request.host);
-  return host == rules_.bound_address || is_this_machine(host);
+const Endpoints::Route* Endpoints::find_route(std::string_view path) {
+  static constexpr std::string_view kHistoryParameters[] = {"since", "resolution"};
+  static constexpr std::string_view kEventsParameters[] = {"since"};
+  static constexpr Route kRoutes[] = {
+      {.path = "/metrics", .answer = &Endpoints::metrics, .is_api = false},
+      {.path = "/-/healthy",
+       .answer = &Endpoints::healthy,
+       .is_api = false,
+       .is_health_check = true},
+      {.path = "/-/ready", .answer = &Endpoints::ready, .is_api = false, .is_health_check = true},
+      {.path = "/api/v1/stats", .answer = &Endpoints::stats},
+      {.path = "/api/v1/last_failure", .answer = &Endpoints::last_failure},
+      {.path = "/api/v1/snapshot", .answer = &Endpoints::snapshot},
+      {.path = "/api/v1/history", .answer = &Endpoints::history, .parameters = kHistoryParameters},
+      {.path = "/api/v1/events", .answer = &Endpoints::events, .parameters = kEventsParameters},
+  };
+  const auto* const found = std::ranges::find(kRoutes, path, &Route::path);
+  return found == std::end(kRoutes) ? nullptr : found;
 }
+
+Endpoints::Endpoints(Sources sources, Access access)
+    : sources_(std::move(sources)), access_(std::move(access)) {}
 
 HttpResponse Endpoints::handle(const HttpRequest& request) {
   HttpResponse response = route(request);
   add_common_headers(response);
-  pack(request, response);
+  prepare_transfer(request, response);
   return response;
 }
 
 HttpResponse Endpoints::route(const HttpRequest& request) {
-  if (!is_host_allowed(request)) {
-    return text_response(403, "this address is served to this machine only\n");
+  const Route* const route = find_route(request.path);
+  if (auto refused = access_.refusal(request, route != nullptr && route->is_health_check)) {
+    return *std::move(refused);
   }
-  const std::string& path = request.path;
-  const PageAsset* const asset = find_asset(path);
-  const bool is_last_failure = path == "/api/v1/last_failure";
-  const bool is_api = path == "/api/v1/stats" || is_last_failure;
-  if (asset == nullptr && !is_api && path != "/metrics" && path != "/-/healthy" &&
-      path != "/-/ready") {
+  const PageAsset* const asset = route == nullptr ? find_asset(request.path) : nullptr;
+  if (asset == nullptr && route == nullptr) {
     return text_response(404, std::string("not found; there are\n\n") + kPaths);
   }
   if (request.method != "GET" && request.method != "HEAD") {
@@ -104,21 +127,16 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
     response.headers.emplace_back("Allow", "GET, HEAD");
     return response;
   }
-  if ((asset != nullptr || is_api) && !is_loopback_ && !rules_.is_page_public) {
+  if ((asset != nullptr || route->is_api) && !access_.is_page_served()) {
     return text_response(403,
                          "the page and the API are not served beyond loopback;"
                          " `exporter.public_page: true` allows it\n");
   }
-  if (asset != nullptr) {
-    return {.status = 200,
-            .content_type = std::string(asset->content_type),
-            .body = std::string(asset->body)};
-  }
-  if (is_last_failure) return guarded([this] { return json(sources_.last_failure_json); });
-  if (is_api) return guarded([this] { return json(sources_.stats_json); });
-  if (path == "/metrics") return guarded([&] { return metrics(request); });
-  if (path == "/-/healthy") return text_response(200, "healthy\n");
-  return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
+  // What stands behind the page's question mark is for its script.
+  if (asset != nullptr) return asset_response(*asset);
+  const auto query = Query::parse(request.query, route->parameters);
+  if (!query.ok()) return text_response(400, query.error() + "\n");
+  return guarded([&] { return (this->*route->answer)(request, query.value()); });
 }
 
 HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
@@ -149,7 +167,7 @@ std::vector<prometheus::MetricFamily> Endpoints::collect_page() {
   return families;
 }
 
-HttpResponse Endpoints::metrics(const HttpRequest& request) {
+HttpResponse Endpoints::metrics(const HttpRequest& request, const Query&) {
   const MetricsFormat format = choose_metrics_format(request.accept);
   const auto families = collect_page();
   return {.status = 200,
@@ -159,8 +177,41 @@ HttpResponse Endpoints::metrics(const HttpRequest& request) {
           .headers = {{"Vary", "Accept"}}};
 }
 
-HttpResponse Endpoints::json(const std::function<std::string()>& source) {
-  return {.status = 200, .content_type = "application/json; charset=utf-8", .body = source()};
+HttpResponse Endpoints::healthy(const HttpRequest&, const Query&) {
+  return text_response(200, "healthy\n");
+}
+
+HttpResponse Endpoints::ready(const HttpRequest&, const Query&) {
+  return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
+}
+
+HttpResponse Endpoints::stats(const HttpRequest&, const Query&) {
+  return json_response(sources_.stats_json());
+}
+
+HttpResponse Endpoints::last_failure(const HttpRequest&, const Query&) {
+  return json_response(sources_.last_failure_json());
+}
+
+HttpResponse Endpoints::snapshot(const HttpRequest&, const Query&) {
+  if (!sources_.snapshot) return text_response(404, "no snapshot is taken here\n");
+  return json_response(sources_.snapshot());
+}
+
+HttpResponse Endpoints::history(const HttpRequest&, const Query& query) {
+  if (!sources_.history) return text_response(404, "no history is kept here\n");
+  auto document = sources_.history(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
+}
+
+HttpResponse Endpoints::events(const HttpRequest&, const Query& query) {
+  if (!sources_.events) {
+    return text_response(404, "no events are kept here: the pool was made without an EventLog\n");
+  }
+  auto document = sources_.events(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
 }
 
 }  // namespace gpupool::internal

@@ -32,6 +32,9 @@ struct HttpResponse {
   std::string body;
   /// Beyond those that every answer has.
   std::vector<std::pair<std::string, std::string>> headers;
+  // Used up before it is sent (transfer.h).
+  std::string packed_body;  // the body in gzip's format, where somebody has made it
+  std::string version;      // of the body, for who has it already; empty: not known
 };
 
 /// Called from any thread of the server, several at once. What it throws becomes a 500.

@@ -98,6 +98,7 @@ void each_watched(const Snapshot& snapshot, Samples& out) {
 constexpr std::string_view kUntaggedName = "untagged";
 
 void tag_bytes(const Snapshot& snapshot, Samples& out) {
+  if (!snapshot.are_tags_shown) return out.add(snapshot.stats.live_requested_bytes, {"hidden"});
   std::uint64_t tagged = 0;
   const std::size_t count = std::min(snapshot.tags.size(), kMaxTags);
   for (std::size_t i = 0; i < count; ++i) {

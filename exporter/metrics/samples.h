@@ -29,6 +29,7 @@ struct Snapshot {
   const DeviceInfo& device;
   const std::string& pool;
   const std::vector<std::string>& tags;
+  bool are_tags_shown = true;  // else they are one, "hidden"
   const JobIdentity& job = job_identity();
 };
 

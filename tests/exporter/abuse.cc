@@ -40,11 +40,12 @@ bool returns_to(const Footprint& before, std::chrono::seconds limit) {
   return false;
 }
 
-std::vector<Connection> connect_clients(std::uint16_t port, int count, const std::string& text) {
+std::vector<Connection> connect_clients(std::uint16_t port, int count, const std::string& text,
+                                        int receive_buffer_bytes) {
   std::vector<Connection> clients;
   clients.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
-    clients.emplace_back(port);
+    clients.emplace_back(port, receive_buffer_bytes);
     if (!text.empty()) clients.back().send(text);
   }
   return clients;

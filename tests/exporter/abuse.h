@@ -24,7 +24,8 @@ Footprint footprint();
 bool returns_to(const Footprint& before, std::chrono::seconds limit = std::chrono::seconds(15));
 
 /// `count` connections, each of which has sent `text`.
-std::vector<Connection> connect_clients(std::uint16_t port, int count, const std::string& text);
+std::vector<Connection> connect_clients(std::uint16_t port, int count, const std::string& text,
+                                        int receive_buffer_bytes = 0);
 
 /// How long a whole answer to GET `path` took, in seconds; a large number where none came, or not
 /// with status 200.

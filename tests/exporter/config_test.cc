@@ -66,7 +66,6 @@ pool:
   verify_streams: true
   contiguous: handle
   debug: {poison: true, canary: true, nvtx: true}
-exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true}
 alerts:
   fragmentation_ratio: 0.6
   required_block_bytes: 3GiB
@@ -96,14 +95,30 @@ tags:
   EXPECT_EQ(config.pool.contiguous, ContiguousBacking::handle);
   EXPECT_FALSE(config.pool.debug.scrub);
   EXPECT_TRUE(config.pool.debug.poison && config.pool.debug.canary && config.pool.debug.nvtx);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
+  EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
+  EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
+}
+
+TEST(ConfigTest, EveryKeyOfTheExporter) {
+  const Config config = parse_ok(
+      R"(exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true,
+           public_details: true, host_names: [node7, node7.cluster.example],
+           allow_networks: [10.0.0.0/8, "fd00::/8", 192.0.2.7],
+           auth: {user: prometheus, password_file: /run/secrets/gpupool}}
+)");
   EXPECT_FALSE(config.exporter.enabled);
   EXPECT_EQ(config.exporter.bind, "::1");
   EXPECT_EQ(config.exporter.port, 9400);
   EXPECT_EQ(config.exporter.port_count, 4);
   EXPECT_TRUE(config.exporter.public_page);
-  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
-  EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
-  EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
+  EXPECT_TRUE(config.exporter.public_details);
+  EXPECT_EQ(config.exporter.host_names,
+            (std::vector<std::string>{"node7", "node7.cluster.example"}));
+  EXPECT_EQ(config.exporter.allow_networks,
+            (std::vector<std::string>{"10.0.0.0/8", "fd00::/8", "192.0.2.7"}));
+  EXPECT_EQ(config.exporter.auth.user, "prometheus");
+  EXPECT_EQ(config.exporter.auth.password_file, "/run/secrets/gpupool");
 }
 
 TEST(ConfigTest, PeersAreOrdinals) {
@@ -399,6 +414,22 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"exporter: {bind: localhost}", 1, "exporter.bind", "an IPv4 or IPv6 address"},
         Refused{"exporter: {bind: 127.0.0.1:9400}", 1, "exporter.bind", "no address"},
         Refused{"exporter: {bind: \"127.0.0.1\\0x\"}", 1, "exporter.bind", "no address"},
+        Refused{"exporter: {host_names: node7}", 1, "exporter.host_names", "a list of up to 32"},
+        Refused{"exporter: {host_names: [\"node7:80\"]}", 1, "exporter.host_names[0]", "port"},
+        Refused{"exporter: {allow_networks: [10.0.0.0/40]}", 1, "exporter.allow_networks[0]",
+                "from 0 to 32"},
+        Refused{"exporter: {allow_networks: [10.1.0.0/8]}", 1, "exporter.allow_networks[0]",
+                "bits set beyond the prefix"},
+        Refused{"exporter: {auth: {user: a}}", 1, "exporter.auth", "has no password"},
+        Refused{"exporter: {auth: {password: a}}", 1, "exporter.auth", "has no user"},
+        Refused{"exporter: {auth: {user: a, password: b, password_env: C}}", 1, "exporter.auth",
+                "more than one password"},
+        Refused{"exporter: {auth: {user: \"a:b\", password: c}}", 1, "exporter.auth.user",
+                "without a colon"},
+        Refused{"exporter: {auth: {user: a, password: \"\"}}", 1, "exporter.auth.password",
+                "empty"},
+        Refused{"exporter: {tls_key: /x.pem}", 1, "exporter.tls_key", "put a proxy or a sidecar"},
+        Refused{"exporter: {tls_cert: /x.pem}", 1, "exporter.tls_cert", "put a proxy"},
         Refused{"tags: weights", 1, "tags", "a list of up to 32 names"},
         Refused{"tags: [a, b, a]", 1, "tags[2]", "twice"},
         Refused{"tags: [a, \"b\xc3\xa4\"]", 1, "tags[1]", "no valid name"},
@@ -475,6 +506,19 @@ TEST(ConfigTest, SaysOfWhatIsSetWhetherItHasAnEffect) {
             "2MiB (2097152 bytes) a second");
 }
 
+TEST(ConfigTest, ThePasswordIsNeverShown) {
+  EXPECT_EQ(described("exporter: {auth: {user: a, password: s3cret}}", "exporter.auth"),
+            "user a, password given");
+  EXPECT_EQ(described("exporter: {auth: {user: a, password_env: E}}", "exporter.auth"),
+            "user a, password in the environment, E");
+  EXPECT_EQ(described("exporter: {allow_networks: [10.0.0.0/8]}", "exporter.allow_networks"),
+            "10.0.0.0/8");
+  EXPECT_EQ(described("version: 1", "exporter.allow_networks"), "all");
+  for (const ConfigError& error : parse_errors("exporter: {auth: {usr: a, password: s3cret}}")) {
+    EXPECT_EQ(error.message.find("s3cret"), std::string::npos) << error.message;
+  }
+}
+
 TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
   const std::string text = describe(parse_ok("pool: {capacity: 90%, reserve: 1GiB}"));
   EXPECT_NE(text.find("pool.capacity:                90 % of the memory that"), std::string::npos)
@@ -490,7 +534,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 44u);
+  EXPECT_EQ(columns.size(), 48u);
   EXPECT_NE(text.find("pool.out_of_memory.wait:      10s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("pool.trim.idle_after:         0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)

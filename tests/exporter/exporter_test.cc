@@ -205,6 +205,36 @@ TEST_F(ExporterTest, AForkedChildExitsAtOnceAndLeavesTheServerAlone) {
   EXPECT_EQ(fetch(port(), "/-/ready").status, 200);
 }
 
+TEST_F(ExporterTest, BeyondLoopbackNoPageHasTagsUnlessAskedFor) {
+  Result<Tag> tag = pool().find_tag("weights");
+  ASSERT_TRUE(tag.ok());
+  const auto block = pool().allocate({.bytes = kMiB, .tag = tag.value()}, service().stream).value();
+  EXPECT_FALSE(pool().allocate({.bytes = 64 * kGiB, .tag = tag.value()}, service().stream).ok());
+  for (const bool are_shown : {false, true}) {
+    auto started = Exporter::start(
+        pool(), {.bind = "0.0.0.0", .port = 0, .public_page = true, .public_details = are_shown});
+    ASSERT_TRUE(started.ok());
+    const auto* const exporter = started.value().release();  // quicker than stopping
+    for (const char* path : {"/metrics", "/api/v1/stats", "/api/v1/last_failure"}) {
+      const auto reply = fetch(exporter->port(), path);
+      EXPECT_EQ(reply.status, 200) << path;
+      EXPECT_EQ(reply.body.find("weights") != std::string::npos, are_shown) << path << reply.body;
+    }
+    const auto page = parse_page(fetch(exporter->port(), "/metrics").body);
+    const std::string series = "gpupool_tag_requested_bytes{device=\"0\",pool=\"default\",tag=\"";
+    EXPECT_EQ(page.at(series + (are_shown ? "weights" : "hidden") + "\"}"), 1.0 * kMiB);
+  }
+  EXPECT_TRUE(pool().deallocate(block, service().stream));
+}
+
+TEST_F(ExporterTest, AWrongPasswordFileKeepsTheExporterFromStartingAndNothingElse) {
+  const auto exporter =
+      Exporter::start(pool(), {.port = 0, .auth = {.user = "u", .password_file = "/nowhere"}});
+  ASSERT_FALSE(exporter.ok());
+  EXPECT_EQ(exporter.error().message,
+            "exporter.auth.password_file: /nowhere: No such file or directory");
+}
+
 TEST_F(ExporterTest, ATakenPortIsAnErrorAndThePoolWorksOn) {
   const auto second = Exporter::start(pool(), {.port = port(), .port_count = 1});
   ASSERT_FALSE(second.ok());

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "exporter/config/duration_text.h"
-#include "exporter/http/host_name.h"
+#include "exporter/http/access.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/socket_address.h"
 #include "tools/demo/stop_signal.h"
@@ -36,16 +36,14 @@ struct Command {
 std::optional<internal::ListenOptions> parse_endpoint(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) return std::nullopt;
-  const std::string host(internal::without_port(text.substr(0, colon) + ":"));
-  const bool is_bracketed = text.starts_with('[');
+  std::string host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   std::uint64_t port = 0;
   if (!parse_number(text.substr(colon + 1), port) || port > UINT16_MAX) return std::nullopt;
   const auto address = internal::parse_address(host, static_cast<std::uint16_t>(port));
   const std::string again = internal::endpoint_text(host, static_cast<std::uint16_t>(port));
-  // Only what reads as it is written: an IPv6 address in brackets, nothing before or behind.
-  if (!address || again != text || is_bracketed != (host.find(':') != std::string::npos)) {
-    return std::nullopt;
-  }
+  // Only what reads as it is written: brackets around an IPv6 address alone, no leading zero.
+  if (!address || again != text) return std::nullopt;
   return internal::ListenOptions{.address = host, .port = static_cast<std::uint16_t>(port)};
 }
 
@@ -56,10 +54,10 @@ HttpResponse plain(int status, std::string body) {
   return response;
 }
 
-HttpResponse answer(const HttpRequest& request, bool is_loopback, TargetList& targets) {
-  if (is_loopback && request.host &&
-      !internal::is_this_machine(internal::without_port(*request.host))) {
-    return plain(403, "this address is served to this machine only\n");
+HttpResponse answer(const HttpRequest& request, const internal::Access& access,
+                    TargetList& targets) {
+  if (auto refused = access.refusal(request, request.path == "/-/healthy")) {
+    return *std::move(refused);
   }
   if (request.path != "/sd" && request.path != "/-/healthy") {
     return plain(404, "not found; there are /sd and /-/healthy\n");
@@ -106,10 +104,16 @@ ExitCode run(const Command& command) {
     print_error(list.error().message);
     return ExitCode::usage;
   }
-  const bool is_loopback = internal::parse_address(endpoint->address, 0)->is_loopback();
+  ExporterOptions options;
+  options.bind = endpoint->address;
+  const auto access = internal::Access::create(options);
+  if (!access.ok()) {
+    print_error("--listen: " + access.error().message);
+    return ExitCode::usage;
+  }
   auto server =
-      internal::HttpServer::start(*endpoint, [is_loopback, &targets](const HttpRequest& request) {
-        return answer(request, is_loopback, targets);
+      internal::HttpServer::start(*endpoint, [&access, &targets](const HttpRequest& request) {
+        return answer(request, access.value(), targets);
       });
   if (!server.ok()) {
     print_error("--listen: " + server.error().message);

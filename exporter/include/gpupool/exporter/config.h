@@ -27,6 +27,16 @@ namespace gpupool {
 /// First port tried by default; ranks of one host take the ones after it (to 10079).
 inline constexpr std::uint16_t kDefaultPort = 10064;
 
+/// Basic authentication (RFC 7617). The password is one of the three; where none is given, or it
+/// cannot be read, the exporter does not start. It goes over the network as it is: a proxy or a
+/// sidecar that ends TLS belongs in front.
+struct BasicAuth {
+  std::string user;           // empty: nobody has to say who he is
+  std::string password_file;  // its content, without a line break at the end
+  std::string password_env;   // name of an environment variable
+  std::string password;
+};
+
 /// What is done where the port that is tried first is taken.
 enum class OnPortTaken : std::uint8_t {
   next,  // the other ports of the range are tried, upward and then from its start (default)
@@ -71,6 +81,16 @@ struct ExporterOptions {
   OnPortTaken on_port_taken = OnPortTaken::next;
   /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
   bool public_page = false;
+  /// Shows addresses of blocks and names of tags beyond loopback, too; without it there are none on
+  /// any page there.
+  bool public_details = false;
+  /// Names that a request may be addressed to (Host), beside IP addresses and, on loopback,
+  /// localhost. Empty: any name beyond loopback.
+  std::vector<std::string> host_names;
+  /// Networks that are answered, as "10.0.0.0/8" or "fd00::/8"; empty: all. This machine always is.
+  std::vector<std::string> allow_networks;
+  /// For every path but the health checks.
+  BasicAuth auth;
   JobOptions job;
   DiscoveryOptions discovery;
   /// Told in a line what a person should know: what of the environment was left out, what could not

@@ -1,0 +1,24 @@
+// What the endpoints show, from a pool.
+//
+// Thread safety: each source may be called from any thread; the pool outlives them. Cost: that of
+// Pool::stats(), and of writing the answer.
+#ifndef GPUPOOL_EXPORTER_HTTP_POOL_SOURCES_H_
+#define GPUPOOL_EXPORTER_HTTP_POOL_SOURCES_H_
+
+#include "exporter/http/endpoints.h"
+#include "exporter/metrics/identity.h"
+#include "gpupool/failure_report.h"
+#include "gpupool/pool.h"
+
+namespace gpupool::internal {
+
+/// Without details there are no addresses and no names of tags in what the sources give.
+/// `job` outlives them, too.
+Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details);
+
+/// Takes the names of tags out.
+void hide_details(FailureReport& report);
+
+}  // namespace gpupool::internal
+
+#endif  // GPUPOOL_EXPORTER_HTTP_POOL_SOURCES_H_
