@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +22,11 @@
 #include "exporter/http/pool_sources.h"
 #include "exporter/http/socket_address.h"
 #include "exporter/metrics/identity.h"
+#include "exporter/metrics/metric_table.h"
+#include "exporter/metrics/page_families.h"
+#include "exporter/metrics/samples.h"
+#include "exporter/pool_set.h"
+#include "exporter/reloading.h"
 
 namespace gpupool {
 namespace {
@@ -46,32 +53,37 @@ std::string advertised_host(const ExporterOptions& options) {
   return bound && bound->is_any() ? internal::host_name() : options.bind;
 }
 
+constexpr const char* kForked = "this process was forked from the one that is served";
+/// How often a thread that only waits for SIGHUP looks.
+constexpr std::chrono::milliseconds kSignalPeriod(100);
+
 }  // namespace
 
 class Exporter::Impl {
  public:
-  Impl(Pool& pool, const ExporterOptions& options, const internal::Access& access)
+  Impl(const ExporterOptions& options, const internal::Access& access)
       : options_(options),
         owner_(getpid()),
         job_(identity_of(options_)),
-        endpoints_(internal::pool_sources(pool, job_, access.are_details_shown()), access) {}
+        with_details_(access.are_details_shown()),
+        pools_(kMaxServedPools),
+        reloading_(pools_, [this](const std::string& line) { log(options_, line); }),
+        endpoints_(directory(), access) {}
 
-  Result<void, Status> serve() {
-    const auto plan = internal::plan_ports(options_, job_.local_rank);
-    if (!plan.ok()) return plan.error();
-    auto server = internal::listen(plan.value(), [this](const internal::HttpRequest& request) {
-      return endpoints_.handle(request);
+  Result<void, Status> serve();
+  void maintain(std::chrono::milliseconds period) {
+    maintainer_.emplace(period, [this] {
+      step([this] { pools_.for_each([](internal::ServedPool& served) { served.maintain(); }); });
     });
-    if (!server.ok()) return server.error();
-    server_ = std::move(server).value();
-    endpoints_.set_ready(true);
-    if (!options_.discovery.directory.empty()) publish();
-    return {};
   }
 
-  void maintain(Pool& pool, std::chrono::milliseconds period) {
-    maintainer_.emplace(period, [&pool] { pool.maintain(); });
-  }
+  Result<void, Status> add(Pool& pool);
+  void remove(const Pool& pool) { pools_.remove(pool); }
+  Result<void, Status> watch(Pool& pool, const ThresholdWatchOptions& options,
+                             ThresholdWatch::Handler handler);
+
+  void enable_reload(const Config& in_force);
+  internal::Reloading& reloading() noexcept { return reloading_; }
 
   bool is_forked() const noexcept { return getpid() != owner_; }
   std::uint16_t port() const noexcept { return server_ ? server_->port() : 0; }
@@ -81,49 +93,142 @@ class Exporter::Impl {
     endpoints_.set_ready(false);
     target_file_.reset();
   }
-
   void stop() {
     retire();
     maintainer_.reset();
+    reloading_.stop_watching();
     if (server_) server_->stop();
   }
 
  private:
-  /// Without it Prometheus has to be told otherwise where this process is: no reason not to serve.
-  void publish() {
-    const std::string directory = internal::expand_directory(options_.discovery.directory, job_);
-    internal::sweep(directory);
-    auto file = internal::TargetFile::publish(
-        directory, {.endpoint = internal::endpoint_text(advertised_host(options_), port()),
-                    .host = internal::host_name(),
-                    .job = job_});
-    if (file.ok()) {
-      target_file_ = std::move(file).value();
-    } else {
-      log(options_,
-          "this process is not to be found by exporter.discovery: " + file.error().message);
-    }
-  }
+  internal::PoolDirectory directory();
+  std::vector<prometheus::MetricFamily> collect();
+  void publish();
+  void step(const std::function<void()>& upkeep) noexcept;
 
   const ExporterOptions options_;
   const pid_t owner_;
   const internal::JobIdentity job_;
+  const bool with_details_;
+  internal::PoolSet pools_;
+  internal::Reloading reloading_;
   internal::Endpoints endpoints_;
   std::unique_ptr<internal::HttpServer> server_;
   std::unique_ptr<internal::TargetFile> target_file_;
+
   std::optional<internal::Maintainer> maintainer_;
 };
+
+Result<void, Status> Exporter::Impl::serve() {
+  const auto plan = internal::plan_ports(options_, job_.local_rank);
+  if (!plan.ok()) return plan.error();
+  auto server = internal::listen(plan.value(), [this](const internal::HttpRequest& request) {
+    return endpoints_.handle(request);
+  });
+  if (!server.ok()) return server.error();
+  server_ = std::move(server).value();
+  endpoints_.set_ready(true);
+  if (!options_.discovery.directory.empty()) publish();
+  return {};
+}
+
+/// Without it Prometheus has to be told otherwise where this process is: no reason not to serve.
+void Exporter::Impl::publish() {
+  const std::string directory = internal::expand_directory(options_.discovery.directory, job_);
+  internal::sweep(directory);
+  auto file = internal::TargetFile::publish(
+      directory, {.endpoint = internal::endpoint_text(advertised_host(options_), port()),
+                  .host = internal::host_name(),
+                  .job = job_});
+  if (file.ok()) {
+    target_file_ = std::move(file).value();
+  } else {
+    log(options_, "this process is not to be found by exporter.discovery: " + file.error().message);
+  }
+}
+
+internal::PoolDirectory Exporter::Impl::directory() {
+  const auto find = [this](const internal::PoolChoice& choice) {
+    const std::shared_ptr<internal::PoolSet::Use> use = pools_.use(choice);
+    // Holds the pool for as long as its sources are asked.
+    return use == nullptr
+               ? nullptr
+               : std::shared_ptr<const internal::Sources>(use, &use->pools().front()->sources());
+  };
+  return {.collect = [this] { return collect(); },
+          .find = find,
+          .list_json = [this] { return internal::pools_json(pools_.use_all()->pointers()); }};
+}
+
+std::vector<prometheus::MetricFamily> Exporter::Impl::collect() {
+  auto families = internal::collect_pools(pools_.use_all()->pointers(), job_, with_details_);
+  const ReloadState state = reloading_.state();
+  families.push_back(internal::make_family(internal::metric_row(internal::kReloadSuccessful),
+                                           state.is_successful ? 1.0 : 0.0));
+  families.push_back(internal::make_family(internal::metric_row(internal::kReloadTime),
+                                           static_cast<double>(state.success_unix_ns) / 1e9));
+  return families;
+}
+
+Result<void, Status> Exporter::Impl::add(Pool& pool) {
+  using Added = internal::PoolSet::Added;
+  const Added added = pools_.add(pool, internal::pool_sources(pool, job_, with_details_));
+  if (added == Added::added || added == Added::is_there) return {};
+  std::uint64_t series = 0;
+  for (const auto& family : internal::collect_pools({&pool}, job_, with_details_)) {
+    for (const auto& metric : family.metric) series += internal::series_count(family, metric);
+  }
+  const std::string name =
+      "pool " + pool.name() + " of device " + std::to_string(pool.device().ordinal);
+  if (added == Added::duplicate) {
+    endpoints_.count_dropped({.duplicate = series});
+    return Status{Error::invalid_argument,
+                  name + " is not shown: the exporter has one of this name and device"};
+  }
+  endpoints_.count_dropped({.over_limit = series});
+  return Status{Error::limit_exceeded, name + " is not shown: an exporter has up to " +
+                                           std::to_string(kMaxServedPools) + " pools"};
+}
+
+Result<void, Status> Exporter::Impl::watch(Pool& pool, const ThresholdWatchOptions& options,
+                                           ThresholdWatch::Handler handler) {
+  const auto use = pools_.use(pool);
+  if (use == nullptr) {
+    return Status{Error::invalid_argument,
+                  "pool " + pool.name() + " is not shown by this exporter"};
+  }
+  use->pools().front()->add_watch(
+      std::make_shared<ThresholdWatch>(pool, options, std::move(handler)));
+  return {};
+}
+
+void Exporter::Impl::enable_reload(const Config& in_force) {
+  const bool is_watching = reloading_.enable(in_force, options_.reload_on_sighup);
+  if (is_watching && !maintainer_) {
+    maintainer_.emplace(kSignalPeriod, [this] { step([] {}); });
+  }
+}
+
+void Exporter::Impl::step(const std::function<void()>& upkeep) noexcept {
+  try {
+    upkeep();
+    reloading_.reload_if_told();
+  } catch (const std::exception&) {
+    // The host has no memory for a list or a line: the next step is soon.
+  }
+}
 
 Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     Pool& pool, const ExporterOptions& options, std::chrono::milliseconds maintain_period) {
   try {
     auto access = internal::Access::create(options.enabled ? options : ExporterOptions());
     if (!access.ok()) return access.error();
-    auto impl = std::make_unique<Impl>(pool, options, access.value());
+    auto impl = std::make_unique<Impl>(options, access.value());
+    if (auto added = impl->add(pool); !added.ok()) return added.error();
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }
-    if (maintain_period.count() > 0) impl->maintain(pool, maintain_period);
+    if (maintain_period.count() > 0) impl->maintain(maintain_period);
     return std::unique_ptr<Exporter>(new Exporter(std::move(impl)));
   } catch (const std::exception& error) {
     // No thread or no memory to be had: the service goes on without metrics.
@@ -147,6 +252,44 @@ std::uint16_t Exporter::port() const noexcept { return impl_->port(); }
 std::string Exporter::url() const {
   if (port() == 0) return "";
   return "http://" + internal::endpoint_text(impl_->address(), port()) + "/";
+}
+
+Result<void, Status> Exporter::add(Pool& pool) {
+  if (impl_->is_forked()) {
+    return Status{Error::not_supported, kForked};
+  }
+  try {
+    return impl_->add(pool);
+  } catch (const std::exception& error) {
+    // The host has no memory for it: the pool works on, and is not shown.
+    return Status{Error::out_of_memory, std::string("the pool is not shown: ") + error.what()};
+  }
+}
+
+void Exporter::remove(Pool& pool) {
+  if (!impl_->is_forked()) impl_->remove(pool);
+}
+
+Result<void, Status> Exporter::watch(Pool& pool, const ThresholdWatchOptions& options,
+                                     ThresholdWatch::Handler handler) {
+  if (impl_->is_forked()) {
+    return Status{Error::not_supported, kForked};
+  }
+  return impl_->watch(pool, options, std::move(handler));
+}
+
+void Exporter::enable_reload(const Config& in_force) {
+  if (!impl_->is_forked()) impl_->enable_reload(in_force);
+}
+
+ConfigReloader::Outcome Exporter::reload(const Config& next) {
+  if (impl_->is_forked()) return std::vector<ConfigError>{{0, "", kForked}};
+  return impl_->reloading().reload(next);
+}
+
+ConfigReloader::Outcome Exporter::reload_file(const std::string& path) {
+  if (impl_->is_forked()) return std::vector<ConfigError>{{0, "", kForked}};
+  return impl_->reloading().reload_file(path);
 }
 
 void Exporter::retire() {

@@ -177,6 +177,7 @@ void describe_exporter(const ExporterOptions& exporter, std::vector<Setting>& se
           {"exporter.discovery.address", exporter.discovery.address.empty()
                                              ? "as bound, or this host's name"
                                              : exporter.discovery.address},
+          {"exporter.reload_on_sighup", yes_no(exporter.reload_on_sighup)},
       });
 }
 

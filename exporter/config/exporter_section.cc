@@ -121,6 +121,8 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
       {"auth", [&](Value v) { read_auth(v, options.auth, errors); }},
       {"job", [&](Value v) { read_job(v, options.job, errors); }},
       {"discovery", [&](Value v) { read_discovery(v, options.discovery, errors); }},
+      {"reload_on_sighup",
+       [&](Value v) { section.assign(v, read_boolean(v), options.reload_on_sighup); }},
       {"tls", refuse_tls},
       {"tls_cert", refuse_tls},
       {"tls_key", refuse_tls},

@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kPaths =
     "/                     live page\n"
     "/metrics              metrics for Prometheus\n"
+    "/api/v1/pools         the pools of this process: names and devices, as JSON\n"
     "/api/v1/stats         the same numbers as JSON\n"
     "/api/v1/snapshot      every block, as JSON\n"
     "/api/v1/history       the numbers of the last 15 minutes and 24 hours, as JSON\n"
@@ -73,19 +74,54 @@ HttpResponse asset_response(const PageAsset& asset) {
           .version = content_version(asset.body)};
 }
 
+// What is asked of one pool.
+
+HttpResponse stats(const Sources& sources, const Query&) {
+  return json_response(sources.stats_json());
+}
+
+HttpResponse last_failure(const Sources& sources, const Query&) {
+  return json_response(sources.last_failure_json());
+}
+
+HttpResponse snapshot(const Sources& sources, const Query&) {
+  if (!sources.snapshot) return text_response(404, "no snapshot is taken here\n");
+  return json_response(sources.snapshot());
+}
+
+HttpResponse history(const Sources& sources, const Query& query) {
+  if (!sources.history) return text_response(404, "no history is kept here\n");
+  auto document = sources.history(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
+}
+
+HttpResponse events(const Sources& sources, const Query& query) {
+  if (!sources.events) {
+    return text_response(404, "no events are kept here: the pool was made without an EventLog\n");
+  }
+  auto document = sources.events(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
+}
+
 }  // namespace
 
 struct Endpoints::Route {
   std::string_view path;
-  HttpResponse (Endpoints::*answer)(const HttpRequest&, const Query&);
+  HttpResponse (Endpoints::*answer)(const HttpRequest&, const Query&) = nullptr;
+  // Instead of that, for what is asked of one pool.
+  HttpResponse (*pool_answer)(const Sources&, const Query&) = nullptr;
   bool is_api = true;
   bool is_health_check = false;
   std::span<const std::string_view> parameters;
 };
 
 const Endpoints::Route* Endpoints::find_route(std::string_view path) {
-  static constexpr std::string_view kHistoryParameters[] = {"since", "resolution"};
-  static constexpr std::string_view kEventsParameters[] = {"since"};
+  static constexpr std::string_view kPoolParameters[] = {"pool", "device"};
+  static constexpr std::string_view kHistoryParameters[] = {"pool", "device", "since",
+                                                            "resolution"};
+  static constexpr std::string_view kEventsParameters[] = {"pool", "device", "since"};
   static constexpr Route kRoutes[] = {
       {.path = "/metrics", .answer = &Endpoints::metrics, .is_api = false},
       {.path = "/-/healthy",
@@ -93,18 +129,26 @@ const Endpoints::Route* Endpoints::find_route(std::string_view path) {
        .is_api = false,
        .is_health_check = true},
       {.path = "/-/ready", .answer = &Endpoints::ready, .is_api = false, .is_health_check = true},
-      {.path = "/api/v1/stats", .answer = &Endpoints::stats},
-      {.path = "/api/v1/last_failure", .answer = &Endpoints::last_failure},
-      {.path = "/api/v1/snapshot", .answer = &Endpoints::snapshot},
-      {.path = "/api/v1/history", .answer = &Endpoints::history, .parameters = kHistoryParameters},
-      {.path = "/api/v1/events", .answer = &Endpoints::events, .parameters = kEventsParameters},
+      {.path = "/api/v1/pools", .answer = &Endpoints::list},
+      {.path = "/api/v1/stats", .pool_answer = stats, .parameters = kPoolParameters},
+      {.path = "/api/v1/last_failure", .pool_answer = last_failure, .parameters = kPoolParameters},
+      {.path = "/api/v1/snapshot", .pool_answer = snapshot, .parameters = kPoolParameters},
+      {.path = "/api/v1/history", .pool_answer = history, .parameters = kHistoryParameters},
+      {.path = "/api/v1/events", .pool_answer = events, .parameters = kEventsParameters},
   };
   const auto* const found = std::ranges::find(kRoutes, path, &Route::path);
   return found == std::end(kRoutes) ? nullptr : found;
 }
 
+Endpoints::Endpoints(PoolDirectory pools, Access access)
+    : pools_(std::move(pools)), access_(std::move(access)) {}
+
 Endpoints::Endpoints(Sources sources, Access access)
-    : sources_(std::move(sources)), access_(std::move(access)) {}
+    : Endpoints(PoolDirectory{.collect = sources.collect,
+                              .find = [only = std::make_shared<const Sources>(sources)](
+                                          const PoolChoice&) { return only; },
+                              .list_json = nullptr},
+                std::move(access)) {}
 
 HttpResponse Endpoints::handle(const HttpRequest& request) {
   HttpResponse response = route(request);
@@ -136,7 +180,30 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
   if (asset != nullptr) return asset_response(*asset);
   const auto query = Query::parse(request.query, route->parameters);
   if (!query.ok()) return text_response(400, query.error() + "\n");
+  if (route->pool_answer != nullptr) {
+    return guarded([&] { return answer_for_pool(*route, query.value()); });
+  }
   return guarded([&] { return (this->*route->answer)(request, query.value()); });
+}
+
+HttpResponse Endpoints::answer_for_pool(const Route& route, const Query& query) const {
+  PoolChoice choice;
+  if (const std::string* name = query.find("pool")) choice.name = *name;
+  if (query.find("device") != nullptr) {
+    const auto device = query.number("device", 0);
+    if (!device.ok()) return text_response(400, device.error() + "\n");
+    choice.device = device.value();
+  }
+  const std::shared_ptr<const Sources> sources = pools_.find(choice);
+  if (sources == nullptr) {
+    return text_response(404, "there is no such pool; /api/v1/pools has those that there are\n");
+  }
+  return route.pool_answer(*sources, query);
+}
+
+void Endpoints::count_dropped(const DroppedSeries& dropped) noexcept {
+  dropped_duplicates_ += dropped.duplicate;
+  dropped_over_limit_ += dropped.over_limit;
 }
 
 HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
@@ -155,10 +222,9 @@ HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
 std::vector<prometheus::MetricFamily> Endpoints::collect_page() {
   const auto start = std::chrono::steady_clock::now();
   DroppedSeries dropped;
-  auto families = page_families(sources_.collect(), kMaxSeriesOfAPage, dropped);
+  auto families = page_families(pools_.collect(), kMaxSeriesOfAPage, dropped);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  dropped_duplicates_ += dropped.duplicate;
-  dropped_over_limit_ += dropped.over_limit;
+  count_dropped(dropped);
   families.push_back(make_family(metric_row(kCollectDuration), taken.count()));
   families.push_back(make_family(metric_row(kCollectErrors), static_cast<double>(collect_errors_)));
   families.push_back(make_family(metric_row(kSeriesDropped),
@@ -185,33 +251,9 @@ HttpResponse Endpoints::ready(const HttpRequest&, const Query&) {
   return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
 }
 
-HttpResponse Endpoints::stats(const HttpRequest&, const Query&) {
-  return json_response(sources_.stats_json());
-}
-
-HttpResponse Endpoints::last_failure(const HttpRequest&, const Query&) {
-  return json_response(sources_.last_failure_json());
-}
-
-HttpResponse Endpoints::snapshot(const HttpRequest&, const Query&) {
-  if (!sources_.snapshot) return text_response(404, "no snapshot is taken here\n");
-  return json_response(sources_.snapshot());
-}
-
-HttpResponse Endpoints::history(const HttpRequest&, const Query& query) {
-  if (!sources_.history) return text_response(404, "no history is kept here\n");
-  auto document = sources_.history(query);
-  if (!document.ok()) return text_response(400, document.error() + "\n");
-  return json_response(std::move(document).value());
-}
-
-HttpResponse Endpoints::events(const HttpRequest&, const Query& query) {
-  if (!sources_.events) {
-    return text_response(404, "no events are kept here: the pool was made without an EventLog\n");
-  }
-  auto document = sources_.events(query);
-  if (!document.ok()) return text_response(400, document.error() + "\n");
-  return json_response(std::move(document).value());
+HttpResponse Endpoints::list(const HttpRequest&, const Query&) {
+  if (!pools_.list_json) return text_response(404, "no list of pools is kept here\n");
+  return json_response(pools_.list_json());
 }
 
 }  // namespace gpupool::internal

@@ -1,23 +1,30 @@
 #include "exporter/http/pool_sources.h"
 
 #include <string>
+#include <vector>
 
+#include "exporter/http/json_writer.h"
 #include "exporter/http/stats_json.h"
 #include "exporter/metrics/samples.h"
 
 namespace gpupool::internal {
 namespace {
 
+Snapshot snapshot_of(const Pool& pool, const StatsV1& stats, const JobIdentity& job,
+                     bool with_details) {
+  return {.stats = stats,
+          .device = pool.device(),
+          .pool = pool.name(),
+          .tags = pool.tag_names(),
+          .are_tags_shown = with_details,
+          .job = job};
+}
+
 /// Calls `use` with a snapshot of now.
 template <class Use>
 auto with_snapshot(const Pool& pool, const JobIdentity& job, bool with_details, Use use) {
   const StatsV1 stats = pool.stats();
-  return use(Snapshot{.stats = stats,
-                      .device = pool.device(),
-                      .pool = pool.name(),
-                      .tags = pool.tag_names(),
-                      .are_tags_shown = with_details,
-                      .job = job});
+  return use(snapshot_of(pool, stats, job, with_details));
 }
 
 std::string last_failure_json(const Pool& pool, bool with_details) {
@@ -44,6 +51,32 @@ Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details
   return {.collect = collect, .stats_json = stats, .last_failure_json = [&pool, with_details] {
             return last_failure_json(pool, with_details);
           }};
+}
+
+std::vector<prometheus::MetricFamily> collect_pools(const std::vector<Pool*>& pools,
+                                                    const JobIdentity& job, bool with_details) {
+  std::vector<StatsV1> stats;
+  stats.reserve(pools.size());  // the snapshots refer to them
+  std::vector<Snapshot> snapshots;
+  for (const Pool* pool : pools) {
+    snapshots.push_back(snapshot_of(*pool, stats.emplace_back(pool->stats()), job, with_details));
+  }
+  return collect_families(snapshots);
+}
+
+std::string pools_json(const std::vector<Pool*>& pools) {
+  JsonWriter json;
+  json.begin_object();
+  json.begin_array("pools");
+  for (const Pool* pool : pools) {
+    json.begin_object();
+    json.field("pool", pool->name());
+    json.field("device", pool->device().ordinal);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  return json.take() + "\n";
 }
 
 }  // namespace gpupool::internal

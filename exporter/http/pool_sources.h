@@ -5,6 +5,11 @@
 #ifndef GPUPOOL_EXPORTER_HTTP_POOL_SOURCES_H_
 #define GPUPOOL_EXPORTER_HTTP_POOL_SOURCES_H_
 
+#include <prometheus/metric_family.h>
+
+#include <string>
+#include <vector>
+
 #include "exporter/http/endpoints.h"
 #include "exporter/metrics/identity.h"
 #include "gpupool/failure_report.h"
@@ -15,6 +20,13 @@ namespace gpupool::internal {
 /// Without details there are no addresses and no names of tags in what the sources give.
 /// `job` outlives them, too.
 Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details);
+
+/// The families of several pools of one process, each family once.
+std::vector<prometheus::MetricFamily> collect_pools(const std::vector<Pool*>& pools,
+                                                    const JobIdentity& job, bool with_details);
+
+/// {"pools":[{"pool":"default","device":0}, ...]}
+std::string pools_json(const std::vector<Pool*>& pools);
 
 /// Takes the names of tags out.
 void hide_details(FailureReport& report);

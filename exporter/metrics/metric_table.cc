@@ -414,12 +414,19 @@ constexpr MetricRow kTable[] = {
      number<&S::guard_postponed>},
     {"gpupool_maintain_steps_total", kCounter, kPool, "Steps of upkeep.",
      number<&S::maintain_steps>},
+    {kReloadSuccessful, kGauge, kNone,
+     "1 where the configuration was taken when it was last loaded, 0 where it was refused and the "
+     "one"
+     " before stays.",
+     nullptr},
+    {kReloadTime, kGauge, kNone, "Unix time at which a configuration was last taken.", nullptr},
     {kCollectDuration, kGauge, kNone, "Time that it took to collect this page.", nullptr},
     {kCollectErrors, kCounter, kNone, "Collections that failed.", nullptr},
     {kSeriesDropped,
      kCounter,
      {"reason"},
-     "Series left out of pages: another source had them (duplicate), or there were 2000 (limit).",
+     "Series left out of pages: another source or pool had them (duplicate), or there were 2000, or"
+     " eight pools (limit).",
      nullptr},
 };
 // clang-format on

@@ -59,6 +59,9 @@ class Samples {
 /// Every family of the table that is read from a pool, in the table's order. A family that cannot
 /// have samples (no size is watched) is left out.
 std::vector<prometheus::MetricFamily> collect_families(const Snapshot& snapshot);
+/// The same of several pools of one process, each family once with the samples of all. No two have
+/// the same name and device.
+std::vector<prometheus::MetricFamily> collect_families(std::span<const Snapshot> snapshots);
 
 /// A family of one sample without labels: what the HTTP server adds to the pool's.
 prometheus::MetricFamily make_family(const MetricRow& row, double value);

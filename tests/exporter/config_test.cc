@@ -534,7 +534,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 48u);
+  EXPECT_EQ(columns.size(), 49u);
   EXPECT_NE(text.find("pool.out_of_memory.wait:      10s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("pool.trim.idle_after:         0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)

@@ -154,7 +154,7 @@ TEST(EndpointsTest, UnknownParametersAreA400ThatNamesThem) {
   EXPECT_EQ(response.body, "unknown parameter 'name'; none is known here\n");
   request.path = "/api/v1/history";
   EXPECT_EQ(endpoints.handle(request).body,
-            "unknown parameter 'name'; known here: since, resolution\n");
+            "unknown parameter 'name'; known here: pool, device, since, resolution\n");
   request.path = "/";
   EXPECT_EQ(endpoints.handle(request).status, 200) << "that is for the page's script";
 }

@@ -72,6 +72,7 @@ Result<std::unique_ptr<Exporter>, Status> start_exporter(const Command& command,
     options.port_count = 1;
     options.on_port_taken = OnPortTaken::fail;
   }
+  options.reload_on_sighup = true;
   options.log = print_error;
   auto exporter = Exporter::start(pool, options);
   if (!exporter.ok() && command.has_port) {
@@ -96,6 +97,7 @@ Result<std::unique_ptr<Service>, Status> start_service(const Command& command, C
                   "--port " + std::to_string(command.port) +
                       ": the configuration says that nothing is served (exporter.enabled: false)"};
   }
+  const Config loaded = config;
   config.pool.misuse_handler = log_misuse;
   auto pool = Pool::create(*service->device.backend, std::move(config.pool));
   if (!pool.ok()) return pool.error();
@@ -105,6 +107,7 @@ Result<std::unique_ptr<Service>, Status> start_service(const Command& command, C
     auto exporter = start_exporter(command, *service->pool, config.exporter);
     if (!exporter.ok()) return exporter.error();
     service->exporter = std::move(exporter).value();
+    if (!loaded.path.empty()) service->exporter->enable_reload(loaded);
   }
   return service;
 }

@@ -3,8 +3,10 @@
 
 namespace gpupool::torch {
 
-Result<std::string, Status> serve(Pool& /*pool*/, const ExporterOptions& /*options*/) {
+Result<std::string, Status> serve(Pool& /*pool*/, const Config& /*config*/) {
   return Status{Error::not_supported, "this library was built without the exporter"};
 }
+
+void retire_serving() {}
 
 }  // namespace gpupool::torch

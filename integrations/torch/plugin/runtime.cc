@@ -33,6 +33,7 @@ void note_exit() {
   Phase expected = Phase::running;
   // A forked child has no upkeep thread, and its lock may have been taken at the fork.
   if (!process_phase.load()->compare_exchange_strong(expected, Phase::ending)) return;
+  retire_serving();
   process_upkeep->end(kPatience);
 }
 
@@ -187,7 +188,7 @@ void Runtime::keep_up() {
 }
 
 void Runtime::serve_locked(int device, Pool& pool) {
-  auto served = serve(pool, settings_->config.exporter);
+  auto served = serve(pool, settings_->loaded);
   if (served.ok()) {
     urls_[static_cast<std::size_t>(device)] = served.value();
     log_line("device " + std::to_string(device) + ": metrics at " + served.value());

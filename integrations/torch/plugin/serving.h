@@ -1,6 +1,7 @@
-// Serving a pool by HTTP, where this build can (serving_by_http.cc).
+// Serving pools by HTTP, all by one exporter, where this build can (serving_by_http.cc).
 //
-// Thread safety: any thread. Cost: that of Exporter::start.
+// Thread safety: serve() from one thread at a time; retire_serving() from any. Cost: that of
+// Exporter::start, once.
 #ifndef GPUPOOL_INTEGRATIONS_TORCH_SERVING_H_
 #define GPUPOOL_INTEGRATIONS_TORCH_SERVING_H_
 
@@ -12,8 +13,12 @@
 
 namespace gpupool::torch {
 
-/// Serves `pool` until the process ends; gives the address.
-Result<std::string, Status> serve(Pool& pool, const ExporterOptions& options);
+/// Serves `pool` until the process ends, with those that are served already; gives the address,
+/// which all share. `config` is what the process was started with, the same for all.
+Result<std::string, Status> serve(Pool& pool, const Config& config);
+
+/// The process is about to end: it is taken out of exporter.discovery.
+void retire_serving();
 
 }  // namespace gpupool::torch
 

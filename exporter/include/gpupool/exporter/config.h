@@ -93,6 +93,9 @@ struct ExporterOptions {
   BasicAuth auth;
   JobOptions job;
   DiscoveryOptions discovery;
+  /// SIGHUP makes the exporter read the configuration file again (Exporter::enable_reload). Unless
+  /// this is asked for, what the process does on a SIGHUP is left as it is.
+  bool reload_on_sighup = false;
   /// Told in a line what a person should know: what of the environment was left out, what could not
   /// be done. Called under no lock, from threads of the exporter, too; must not throw. Empty: a
   /// line on standard error.
@@ -124,6 +127,8 @@ struct Config {
   PoolOptions pool;
   ExporterOptions exporter;
   TorchOptions torch;
+  /// The file it was loaded from, "" where it was none.
+  std::string path;
 };
 
 struct ConfigError {
