@@ -13,15 +13,24 @@
 #include "exporter/http/maintainer.h"
 #include "exporter/http/pool_sources.h"
 #include "exporter/http/socket_address.h"
+#include "exporter/metrics/history.h"
 
 namespace gpupool {
+namespace {
+
+// Twice as often as the history has rows, so that none is missed.
+constexpr std::chrono::milliseconds kHistoryPeriod{500};
+
+}  // namespace
 
 class Exporter::Impl {
  public:
   Impl(Pool& pool, const ExporterOptions& options, const internal::Access& access)
       : options_(options),
         owner_(getpid()),
-        endpoints_(internal::pool_sources(pool, access.are_details_shown()), access) {}
+        endpoints_(
+            internal::pool_sources(pool, access.are_details_shown(), &history_, options.events),
+            access) {}
 
   Result<void, Status> serve() {
     auto server = internal::HttpServer::start(
@@ -33,8 +42,13 @@ class Exporter::Impl {
     return {};
   }
 
+  /// With a period of 0 the pool is somebody else's to maintain, and only the history is kept.
   void maintain(Pool& pool, std::chrono::milliseconds period) {
-    maintainer_.emplace(period, [&pool] { pool.maintain(); });
+    const bool has_upkeep = period.count() > 0;
+    maintainer_.emplace(has_upkeep ? period : kHistoryPeriod, [this, &pool, has_upkeep] {
+      if (has_upkeep) pool.maintain();
+      if (options_.enabled) keep_history(pool);
+    });
   }
 
   bool is_forked() const noexcept { return getpid() != owner_; }
@@ -48,8 +62,17 @@ class Exporter::Impl {
   }
 
  private:
+  void keep_history(const Pool& pool) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_sample_) return;
+    next_sample_ = now + kHistoryPeriod;
+    history_.add(pool.stats());
+  }
+
   const ExporterOptions options_;
   const pid_t owner_;
+  internal::History history_;
+  std::chrono::steady_clock::time_point next_sample_;  // of the maintaining thread alone
   internal::Endpoints endpoints_;
   std::unique_ptr<internal::HttpServer> server_;
   std::optional<internal::Maintainer> maintainer_;
@@ -64,7 +87,7 @@ Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }
-    if (maintain_period.count() > 0) impl->maintain(pool, maintain_period);
+    if (maintain_period.count() > 0 || options.enabled) impl->maintain(pool, maintain_period);
     return std::unique_ptr<Exporter>(new Exporter(std::move(impl)));
   } catch (const std::exception& error) {
     // No thread or no memory to be had: the service goes on without metrics.

@@ -75,8 +75,12 @@ void Pool::Impl::visit_chunk(internal::ChunkId id, const BlockVisitor& visitor) 
       visitor(info_of({0, id, unit * internal::kGranulesPerUnit}));
       unit += chunk.block_units[unit];
     } else {
-      show_gap(Tier::buddy, unit * kUnitBytes, kUnitBytes);
-      ++unit;
+      const std::uint32_t first = unit;
+      do {
+        ++unit;
+      } while (unit < internal::kUnitsPerChunk && tiers_.slab_at(id, unit) == 0 &&
+               chunk.block_units[unit] == 0);
+      show_gap(Tier::buddy, first * kUnitBytes, (unit - first) * kUnitBytes);
     }
   }
 }

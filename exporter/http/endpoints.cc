@@ -193,9 +193,9 @@ HttpResponse Endpoints::last_failure(const HttpRequest&, const Query&) {
   return json_response(sources_.last_failure_json());
 }
 
-HttpResponse Endpoints::snapshot(const HttpRequest&, const Query&) {
+HttpResponse Endpoints::snapshot(const HttpRequest& request, const Query&) {
   if (!sources_.snapshot) return text_response(404, "no snapshot is taken here\n");
-  return json_response(sources_.snapshot());
+  return json_response(sources_.snapshot(is_gzip_accepted(request.accept_encoding)));
 }
 
 HttpResponse Endpoints::history(const HttpRequest&, const Query& query) {

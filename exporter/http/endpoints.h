@@ -45,7 +45,7 @@ struct Sources {
   std::function<std::vector<prometheus::MetricFamily>()> collect;
   std::function<std::string()> stats_json;
   std::function<std::string()> last_failure_json;
-  std::function<Document()> snapshot;
+  std::function<Document(bool is_gzip_accepted)> snapshot;
   /// The error is what is wrong with the query.
   std::function<Result<Document, std::string>(const Query&)> history;
   std::function<Result<Document, std::string>(const Query&)> events;

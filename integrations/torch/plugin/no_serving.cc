@@ -3,6 +3,8 @@
 
 namespace gpupool::torch {
 
+SlowPathObserver* keep_events(ExporterOptions& /*options*/) { return nullptr; }
+
 Result<std::string, Status> serve(Pool& /*pool*/, const ExporterOptions& /*options*/) {
   return Status{Error::not_supported, "this library was built without the exporter"};
 }

@@ -135,6 +135,8 @@ Result<gpupool_pool*, Status> Runtime::make_locked(int device) {
   if (!backend.ok()) return failed(backend.error());
   PoolOptions options = config.pool;
   options.misuse_handler = misuse_handler(device, options.tags);
+  ExporterOptions exporter = config.exporter;
+  options.observer = keep_events(exporter);
   auto pool = Pool::create(*backend.value(), std::move(options));
   if (!pool.ok()) return failed(pool.error());
   const auto index = static_cast<std::size_t>(device);
@@ -155,7 +157,7 @@ Result<gpupool_pool*, Status> Runtime::make_locked(int device) {
                      [this] { keep_up(); })) {
     log_line("no thread for upkeep: idle memory is not given back by itself");
   }
-  if (config.exporter.enabled) serve_locked(device, pool_of(made));
+  if (exporter.enabled) serve_locked(device, pool_of(made), exporter);
   return made;
 }
 
@@ -186,8 +188,8 @@ void Runtime::keep_up() {
   for_each_pool([](int /*device*/, gpupool_pool* pool) { pool_of(pool).maintain(); });
 }
 
-void Runtime::serve_locked(int device, Pool& pool) {
-  auto served = serve(pool, settings_->config.exporter);
+void Runtime::serve_locked(int device, Pool& pool, const ExporterOptions& options) {
+  auto served = serve(pool, options);
   if (served.ok()) {
     urls_[static_cast<std::size_t>(device)] = served.value();
     log_line("device " + std::to_string(device) + ": metrics at " + served.value());
