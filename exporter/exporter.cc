@@ -54,8 +54,8 @@ std::string advertised_host(const ExporterOptions& options) {
 }
 
 constexpr const char* kForked = "this process was forked from the one that is served";
-/// How often a thread that only waits for SIGHUP looks.
-constexpr std::chrono::milliseconds kSignalPeriod(100);
+/// Of a thread that has no pool to maintain: it keeps histories and waits for SIGHUP.
+constexpr std::chrono::milliseconds kIdlePeriod = internal::ServedPool::kHistoryPeriod;
 
 }  // namespace
 
@@ -71,13 +71,14 @@ class Exporter::Impl {
         endpoints_(directory(), access) {}
 
   Result<void, Status> serve();
+  /// With a period of 0 the pools are somebody else's to maintain.
   void maintain(std::chrono::milliseconds period) {
-    maintainer_.emplace(period, [this] {
-      step([this] { pools_.for_each([](internal::ServedPool& served) { served.maintain(); }); });
-    });
+    const bool has_upkeep = period.count() > 0;
+    maintainer_.emplace(has_upkeep ? period : kIdlePeriod,
+                        [this, has_upkeep] { step(has_upkeep); });
   }
 
-  Result<void, Status> add(Pool& pool);
+  Result<void, Status> add(Pool& pool, const EventLog* events);
   void remove(const Pool& pool) { pools_.remove(pool); }
   Result<void, Status> watch(Pool& pool, const ThresholdWatchOptions& options,
                              ThresholdWatch::Handler handler);
@@ -104,7 +105,7 @@ class Exporter::Impl {
   internal::PoolDirectory directory();
   std::vector<prometheus::MetricFamily> collect();
   void publish();
-  void step(const std::function<void()>& upkeep) noexcept;
+  void step(bool has_upkeep) noexcept;
 
   const ExporterOptions options_;
   const pid_t owner_;
@@ -170,9 +171,13 @@ std::vector<prometheus::MetricFamily> Exporter::Impl::collect() {
   return families;
 }
 
-Result<void, Status> Exporter::Impl::add(Pool& pool) {
+Result<void, Status> Exporter::Impl::add(Pool& pool, const EventLog* events) {
   using Added = internal::PoolSet::Added;
-  const Added added = pools_.add(pool, internal::pool_sources(pool, job_, with_details_));
+  const Added added = pools_.add(std::make_shared<internal::ServedPool>(
+      pool, internal::ServedPool::Showing{.job = job_,
+                                          .with_details = with_details_,
+                                          .with_history = options_.enabled,
+                                          .events = events}));
   if (added == Added::added || added == Added::is_there) return {};
   std::uint64_t series = 0;
   for (const auto& family : internal::collect_pools({&pool}, job_, with_details_)) {
@@ -204,14 +209,12 @@ Result<void, Status> Exporter::Impl::watch(Pool& pool, const ThresholdWatchOptio
 
 void Exporter::Impl::enable_reload(const Config& in_force) {
   const bool is_watching = reloading_.enable(in_force, options_.reload_on_sighup);
-  if (is_watching && !maintainer_) {
-    maintainer_.emplace(kSignalPeriod, [this] { step([] {}); });
-  }
+  if (is_watching && !maintainer_) maintain(std::chrono::milliseconds(0));
 }
 
-void Exporter::Impl::step(const std::function<void()>& upkeep) noexcept {
+void Exporter::Impl::step(bool has_upkeep) noexcept {
   try {
-    upkeep();
+    pools_.for_each([has_upkeep](internal::ServedPool& served) { served.step(has_upkeep); });
     reloading_.reload_if_told();
   } catch (const std::exception&) {
     // The host has no memory for a list or a line: the next step is soon.
@@ -224,11 +227,11 @@ Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     auto access = internal::Access::create(options.enabled ? options : ExporterOptions());
     if (!access.ok()) return access.error();
     auto impl = std::make_unique<Impl>(options, access.value());
-    if (auto added = impl->add(pool); !added.ok()) return added.error();
+    if (auto added = impl->add(pool, options.events); !added.ok()) return added.error();
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }
-    if (maintain_period.count() > 0) impl->maintain(maintain_period);
+    if (maintain_period.count() > 0 || options.enabled) impl->maintain(maintain_period);
     return std::unique_ptr<Exporter>(new Exporter(std::move(impl)));
   } catch (const std::exception& error) {
     // No thread or no memory to be had: the service goes on without metrics.
@@ -254,12 +257,12 @@ std::string Exporter::url() const {
   return "http://" + internal::endpoint_text(impl_->address(), port()) + "/";
 }
 
-Result<void, Status> Exporter::add(Pool& pool) {
+Result<void, Status> Exporter::add(Pool& pool, const EventLog* events) {
   if (impl_->is_forked()) {
     return Status{Error::not_supported, kForked};
   }
   try {
-    return impl_->add(pool);
+    return impl_->add(pool, events);
   } catch (const std::exception& error) {
     // The host has no memory for it: the pool works on, and is not shown.
     return Status{Error::out_of_memory, std::string("the pool is not shown: ") + error.what()};

@@ -1,16 +1,30 @@
 #include "exporter/pool_set.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "exporter/http/pool_sources.h"
 
 namespace gpupool::internal {
+
+ServedPool::ServedPool(Pool& pool, const Showing& showing)
+    : pool_(pool),
+      history_(showing.with_history ? std::make_unique<History>() : nullptr),
+      sources_(
+          pool_sources(pool, showing.job, showing.with_details, history_.get(), showing.events)) {}
 
 void ServedPool::add_watch(std::shared_ptr<ThresholdWatch> watch) {
   const std::lock_guard lock(mutex_);
   watches_.push_back(std::move(watch));
 }
 
-void ServedPool::maintain() {
-  pool_.maintain();
+void ServedPool::step(bool has_upkeep) {
+  if (has_upkeep) pool_.maintain();
+  const auto now = std::chrono::steady_clock::now();
+  if (history_ != nullptr && now >= next_sample_) {
+    next_sample_ = now + kHistoryPeriod;
+    history_->add(pool_.stats());
+  }
   std::vector<std::shared_ptr<ThresholdWatch>> watches;
   {
     const std::lock_guard lock(mutex_);
@@ -19,8 +33,8 @@ void ServedPool::maintain() {
   for (const auto& watch : watches) watch->check();
 }
 
-PoolSet::Added PoolSet::add(Pool& pool, Sources sources) {
-  auto served = std::make_shared<ServedPool>(pool, std::move(sources));
+PoolSet::Added PoolSet::add(std::shared_ptr<ServedPool> served) {
+  const Pool& pool = served->pool();
   const std::lock_guard lock(mutex_);
   for (const auto& other : pools_) {
     if (&other->pool() == &pool) return Added::is_there;

@@ -7,6 +7,7 @@
 #ifndef GPUPOOL_EXPORTER_POOL_SET_H_
 #define GPUPOOL_EXPORTER_POOL_SET_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,9 @@
 #include <vector>
 
 #include "exporter/http/endpoints.h"
+#include "exporter/metrics/history.h"
+#include "exporter/metrics/identity.h"
+#include "gpupool/exporter/event_log.h"
 #include "gpupool/pool.h"
 #include "gpupool/threshold_watch.h"
 
@@ -25,19 +29,33 @@ namespace gpupool::internal {
 /// One pool and what is kept for it.
 class ServedPool {
  public:
-  ServedPool(Pool& pool, Sources sources) : pool_(pool), sources_(std::move(sources)) {}
+  // Twice as often as the history has rows, so that none is missed.
+  static constexpr std::chrono::milliseconds kHistoryPeriod{500};
+
+  struct Showing {
+    const JobIdentity& job;  // outlives this
+    bool with_details = true;
+    bool with_history = true;
+    const EventLog* events = nullptr;  // outlives this
+  };
+  ServedPool(Pool& pool, const Showing& showing);
+  ServedPool(const ServedPool&) = delete;
+  ServedPool& operator=(const ServedPool&) = delete;
 
   Pool& pool() const noexcept { return pool_; }
   const Sources& sources() const noexcept { return sources_; }
 
   void add_watch(std::shared_ptr<ThresholdWatch> watch);
-  /// One step of upkeep: the pool's, then the program's functions, under no lock.
-  void maintain();
+  /// Upkeep, if this is who does it; the history; then the program's functions, under no lock. By
+  /// one thread.
+  void step(bool has_upkeep);
 
  private:
   friend class PoolSet;
 
   Pool& pool_;
+  const std::unique_ptr<History> history_;  // nullptr: none is kept
+  std::chrono::steady_clock::time_point next_sample_;
   const Sources sources_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<ThresholdWatch>> watches_;
@@ -56,7 +74,7 @@ class PoolSet {
     duplicate,  // another one has its name and device
     limit,
   };
-  Added add(Pool& pool, Sources sources);
+  Added add(std::shared_ptr<ServedPool> served);
   void remove(const Pool& pool);
 
   /// Some of the pools, in the order in which they came; they stay for as long as this lives.

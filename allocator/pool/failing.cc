@@ -92,7 +92,8 @@ Error Pool::Impl::fail(const FailureReport& report) {
         .stream_id = report.stream_id,
         .failed = true,
         .error = report.error,
-        .miss_reason = report.reason});
+        .miss_reason = report.reason,
+        .report = &report});
   return report.error;
 }
 

@@ -338,8 +338,11 @@ StatsV1 Pool::stats() const {
   stats.closed_calls = impl_->refused_calls_.load();
   return stats;
 }
-void Pool::visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const {
+void Pool::visit_blocks(const BlockVisitor& visitor) const {
   if (!impl_->is_forked()) impl_->visit_blocks(visitor);
+}
+void Pool::visit_blocks_in_parts(const BlockVisitor& visitor) const {
+  if (!impl_->is_forked()) impl_->visit_blocks_in_parts(visitor);
 }
 FailureReport Pool::last_failure() const {
   if (!impl_->is_forked()) return impl_->last_failure();

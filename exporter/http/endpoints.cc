@@ -76,27 +76,27 @@ HttpResponse asset_response(const PageAsset& asset) {
 
 // What is asked of one pool.
 
-HttpResponse stats(const Sources& sources, const Query&) {
+HttpResponse stats(const Sources& sources, const HttpRequest&, const Query&) {
   return json_response(sources.stats_json());
 }
 
-HttpResponse last_failure(const Sources& sources, const Query&) {
+HttpResponse last_failure(const Sources& sources, const HttpRequest&, const Query&) {
   return json_response(sources.last_failure_json());
 }
 
-HttpResponse snapshot(const Sources& sources, const Query&) {
+HttpResponse snapshot(const Sources& sources, const HttpRequest& request, const Query&) {
   if (!sources.snapshot) return text_response(404, "no snapshot is taken here\n");
-  return json_response(sources.snapshot());
+  return json_response(sources.snapshot(is_gzip_accepted(request.accept_encoding)));
 }
 
-HttpResponse history(const Sources& sources, const Query& query) {
+HttpResponse history(const Sources& sources, const HttpRequest&, const Query& query) {
   if (!sources.history) return text_response(404, "no history is kept here\n");
   auto document = sources.history(query);
   if (!document.ok()) return text_response(400, document.error() + "\n");
   return json_response(std::move(document).value());
 }
 
-HttpResponse events(const Sources& sources, const Query& query) {
+HttpResponse events(const Sources& sources, const HttpRequest&, const Query& query) {
   if (!sources.events) {
     return text_response(404, "no events are kept here: the pool was made without an EventLog\n");
   }
@@ -111,7 +111,7 @@ struct Endpoints::Route {
   std::string_view path;
   HttpResponse (Endpoints::*answer)(const HttpRequest&, const Query&) = nullptr;
   // Instead of that, for what is asked of one pool.
-  HttpResponse (*pool_answer)(const Sources&, const Query&) = nullptr;
+  HttpResponse (*pool_answer)(const Sources&, const HttpRequest&, const Query&) = nullptr;
   bool is_api = true;
   bool is_health_check = false;
   std::span<const std::string_view> parameters;
@@ -181,12 +181,13 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
   const auto query = Query::parse(request.query, route->parameters);
   if (!query.ok()) return text_response(400, query.error() + "\n");
   if (route->pool_answer != nullptr) {
-    return guarded([&] { return answer_for_pool(*route, query.value()); });
+    return guarded([&] { return answer_for_pool(*route, request, query.value()); });
   }
   return guarded([&] { return (this->*route->answer)(request, query.value()); });
 }
 
-HttpResponse Endpoints::answer_for_pool(const Route& route, const Query& query) const {
+HttpResponse Endpoints::answer_for_pool(const Route& route, const HttpRequest& request,
+                                        const Query& query) const {
   PoolChoice choice;
   if (const std::string* name = query.find("pool")) choice.name = *name;
   if (query.find("device") != nullptr) {
@@ -198,7 +199,7 @@ HttpResponse Endpoints::answer_for_pool(const Route& route, const Query& query) 
   if (sources == nullptr) {
     return text_response(404, "there is no such pool; /api/v1/pools has those that there are\n");
   }
-  return route.pool_answer(*sources, query);
+  return route.pool_answer(*sources, request, query);
 }
 
 void Endpoints::count_dropped(const DroppedSeries& dropped) noexcept {

@@ -51,7 +51,7 @@ struct Sources {
   std::function<std::vector<prometheus::MetricFamily>()> collect;
   std::function<std::string()> stats_json;
   std::function<std::string()> last_failure_json;
-  std::function<Document()> snapshot;
+  std::function<Document(bool is_gzip_accepted)> snapshot;
   /// The error is what is wrong with the query.
   std::function<Result<Document, std::string>(const Query&)> history;
   std::function<Result<Document, std::string>(const Query&)> events;
@@ -93,7 +93,8 @@ class Endpoints {
   HttpResponse healthy(const HttpRequest& request, const Query& query);
   HttpResponse ready(const HttpRequest& request, const Query& query);
   HttpResponse list(const HttpRequest& request, const Query& query);
-  HttpResponse answer_for_pool(const Route& route, const Query& query) const;
+  HttpResponse answer_for_pool(const Route& route, const HttpRequest& request,
+                               const Query& query) const;
   std::vector<prometheus::MetricFamily> collect_page();
 
   const PoolDirectory pools_;

@@ -1,9 +1,15 @@
 #include "exporter/http/pool_sources.h"
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "exporter/http/events_json.h"
+#include "exporter/http/history_json.h"
 #include "exporter/http/json_writer.h"
+#include "exporter/http/snapshot_cache.h"
+#include "exporter/http/snapshot_json.h"
 #include "exporter/http/stats_json.h"
 #include "exporter/metrics/samples.h"
 
@@ -40,17 +46,36 @@ void hide_details(FailureReport& report) {
   report.live_by_tag.clear();
 }
 
-Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details) {
-  const auto collect = [&pool, &job, with_details] {
+Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details,
+                     const History* history, const EventLog* events) {
+  const StatsV1 stats = pool.stats();
+  const std::uint64_t unix_offset_ns = stats.start_unix_ns - stats.start_time_ns;
+  Sources sources;
+  sources.collect = [&pool, &job, with_details] {
     return with_snapshot(pool, job, with_details,
                          [](const Snapshot& snapshot) { return collect_families(snapshot); });
   };
-  const auto stats = [&pool, &job, with_details] {
+  sources.stats_json = [&pool, &job, with_details] {
     return with_snapshot(pool, job, with_details, stats_json);
   };
-  return {.collect = collect, .stats_json = stats, .last_failure_json = [&pool, with_details] {
-            return last_failure_json(pool, with_details);
-          }};
+  sources.last_failure_json = [&pool, with_details] {
+    return last_failure_json(pool, with_details);
+  };
+  const auto cache = std::make_shared<SnapshotCache>(
+      [&pool, with_details](std::uint64_t sequence) {
+        return snapshot_json(pool, sequence, with_details);
+      },
+      std::to_string(stats.start_unix_ns));
+  sources.snapshot = [cache](bool is_gzip_accepted) { return cache->get(is_gzip_accepted); };
+  if (history != nullptr) {
+    sources.history = [history](const Query& query) { return history_document(*history, query); };
+  }
+  if (events != nullptr) {
+    sources.events = [events, unix_offset_ns, with_details](const Query& query) {
+      return events_document(*events, query, unix_offset_ns, with_details);
+    };
+  }
+  return sources;
 }
 
 std::vector<prometheus::MetricFamily> collect_pools(const std::vector<Pool*>& pools,

@@ -11,15 +11,18 @@
 #include <vector>
 
 #include "exporter/http/endpoints.h"
+#include "exporter/metrics/history.h"
 #include "exporter/metrics/identity.h"
+#include "gpupool/exporter/event_log.h"
 #include "gpupool/failure_report.h"
 #include "gpupool/pool.h"
 
 namespace gpupool::internal {
 
-/// Without details there are no addresses and no names of tags in what the sources give.
-/// `job` outlives them, too.
-Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details);
+/// Of a pool. Without details there are no addresses and no names of tags in what the sources give.
+/// `job` outlives them, as do `history` and `events`, where they are not nullptr.
+Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details,
+                     const History* history = nullptr, const EventLog* events = nullptr);
 
 /// The families of several pools of one process, each family once.
 std::vector<prometheus::MetricFamily> collect_pools(const std::vector<Pool*>& pools,

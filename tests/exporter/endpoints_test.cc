@@ -161,7 +161,7 @@ TEST(EndpointsTest, UnknownParametersAreA400ThatNamesThem) {
 
 TEST(EndpointsTest, WhatAClientHasIsNotSentAgain) {
   Sources sources = good_sources();
-  sources.snapshot = [] {
+  sources.snapshot = [](bool) {
     return Document{.body = std::string(5000, 'x'), .packed_body = "", .version = "17"};
   };
   Endpoints endpoints(sources, access_by({}));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gpupool/exporter/collector.h"
+#include "gpupool/exporter/event_log.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/gunzip.h"
 #include "tests/exporter/http_client.h"
@@ -38,6 +39,7 @@ constexpr const char* kLabels = "{device=\"0\",pool=\"default\"}";
 // One device, pool and exporter for all cases, never stopped, as that takes up to 2 s.
 struct Service {
   SimulatedBackend backend{{.capacity_bytes = 8 * kGiB}};
+  EventLog events;
   std::unique_ptr<Pool> pool;
   std::unique_ptr<Exporter> exporter;
   RawStream stream = nullptr;
@@ -45,11 +47,13 @@ struct Service {
   Service() {
     PoolOptions options;
     options.on_misuse = OnMisuse::report;
+    options.observer = &events;
     auto created = Pool::create(backend, std::move(options));
     if (!created.ok()) return;
     pool = std::move(created).value();
     stream = backend.create_stream();
-    auto started = Exporter::start(*pool, {.port = 0}, std::chrono::milliseconds(5));
+    auto started =
+        Exporter::start(*pool, {.port = 0, .events = &events}, std::chrono::milliseconds(5));
     if (started.ok()) exporter = std::move(started).value();
   }
 };
@@ -75,8 +79,10 @@ TEST_F(ExporterTest, UrlIsThatOfTheBoundPort) {
 }
 
 TEST_F(ExporterTest, EveryEndpointAnswersGetAndHead) {
-  for (const char* path : {"/", "/page.css", "/page.js", "/icon.svg", "/metrics", "/api/v1/stats",
-                           "/-/healthy", "/-/ready"}) {
+  for (const char* path :
+       {"/", "/page.css", "/page.js", "/icon.svg", "/metrics", "/api/v1/stats", "/api/v1/snapshot",
+        "/api/v1/history", "/api/v1/history?since=17&resolution=15s", "/api/v1/events",
+        "/api/v1/events?since=2", "/api/v1/last_failure", "/-/healthy", "/-/ready"}) {
     EXPECT_EQ(fetch(port(), path).status, 200) << path;
     const auto head = fetch(port(), path, "HEAD");
     EXPECT_EQ(head.status, 200) << path;
@@ -160,6 +166,26 @@ TEST_F(ExporterTest, FailuresAndMisusesAreCountedByKind) {
   const std::string misuse =
       "gpupool_misuses_total{device=\"0\",pool=\"default\",kind=\"foreign_pointer\"}";
   EXPECT_EQ(after.at(misuse) - before.at(misuse), 1);
+}
+
+TEST_F(ExporterTest, TheApiHasThePastAndTheEvents) {
+  EXPECT_FALSE(pool().allocate(std::size_t{1} << 40, service().stream).ok());
+  const std::string events = fetch(port(), "/api/v1/events").body;
+  EXPECT_NE(events.find("\"kind\":\"failure\",\"bytes\":1099511627776,"), std::string::npos)
+      << events;
+  EXPECT_NE(events.find("\"failure\":{"), std::string::npos);
+  const std::string history = fetch(port(), "/api/v1/history").body;
+  EXPECT_NE(history.find("\"schema\":\"gpupool.history\""), std::string::npos);
+  EXPECT_EQ(history.find("\"time_ms\":[]"), std::string::npos) << "the first row is there at once";
+  EXPECT_EQ(fetch(port(), "/api/v1/history?resolution=2s").status, 400);
+  EXPECT_EQ(fetch(port(), "/api/v1/history?sinse=2").status, 400);
+  EXPECT_EQ(fetch(port(), "/api/v1/events?since=-2").status, 400);
+  const auto snapshot = fetch(port(), "/api/v1/snapshot");
+  const auto again =
+      fetch(port(), "/api/v1/snapshot", "GET",
+            "Host: localhost\r\nIf-None-Match: " + snapshot.headers.at("ETag") + "\r\n");
+  EXPECT_TRUE(again.status == 304 || again.headers.at("ETag") != snapshot.headers.at("ETag"));
+  EXPECT_TRUE(again.status != 304 || again.body.empty());
 }
 
 TEST_F(ExporterTest, MaintenanceRunsByItself) {

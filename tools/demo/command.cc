@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpupool/exporter/event_log.h"
 #include "gpupool/exporter/exporter.h"
 #include "gpupool/pool.h"
 #include "tools/check_config/config_file.h"
@@ -60,6 +61,7 @@ Result<std::vector<Trace>, Status> load_traces(const Command& command) {
 /// Everything the demo runs on. Ends in the reverse order.
 struct Service {
   std::vector<Trace> traces;
+  EventLog events;
   Device device;
   std::unique_ptr<Pool> pool;
   std::unique_ptr<Exporter> exporter;
@@ -99,6 +101,8 @@ Result<std::unique_ptr<Service>, Status> start_service(const Command& command, C
   }
   const Config loaded = config;
   config.pool.misuse_handler = log_misuse;
+  config.pool.observer = &service->events;
+  config.exporter.events = &service->events;
   auto pool = Pool::create(*service->device.backend, std::move(config.pool));
   if (!pool.ok()) return pool.error();
   service->pool = std::move(pool).value();

@@ -3,7 +3,10 @@
 
 namespace gpupool::torch {
 
-Result<std::string, Status> serve(Pool& /*pool*/, const Config& /*config*/) {
+SlowPathObserver* keep_events(ExporterOptions& /*options*/) { return nullptr; }
+
+Result<std::string, Status> serve(Pool& /*pool*/, const Config& /*config*/,
+                                  const EventLog* /*events*/) {
   return Status{Error::not_supported, "this library was built without the exporter"};
 }
 

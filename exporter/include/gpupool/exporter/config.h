@@ -24,6 +24,8 @@
 
 namespace gpupool {
 
+class EventLog;
+
 /// First port tried by default; ranks of one host take the ones after it (to 10079).
 inline constexpr std::uint16_t kDefaultPort = 10064;
 
@@ -91,6 +93,9 @@ struct ExporterOptions {
   std::vector<std::string> allow_networks;
   /// For every path but the health checks.
   BasicAuth auth;
+  /// What /api/v1/events shows, which is to be the pool's observer as well (event_log.h); nullptr:
+  /// nothing. Outlives the exporter.
+  const EventLog* events = nullptr;
   JobOptions job;
   DiscoveryOptions discovery;
   /// SIGHUP makes the exporter read the configuration file again (Exporter::enable_reload). Unless

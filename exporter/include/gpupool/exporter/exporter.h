@@ -5,13 +5,14 @@
 //   if (!exporter.ok()) log(exporter.error().message);   // the service goes on without metrics
 //
 // Several pools of a process share one exporter, with one port: add(). It also runs Pool::maintain
-// for each on a thread of its own, unless told not to, and what watch() is given.
+// for each on a thread of its own, unless told not to, and what watch() is given, and keeps a
+// history of each there.
 //
 // It never harms its host: a failure to start is a value, never an exception or an abort; signal
 // dispositions and masks are left as they were, unless exporter.reload_on_sighup asks for one; a
 // forked child neither answers nor blocks the port.
-// Thread safety: start, enable_reload, stop and destroy on one thread; the rest from any. Cost: 33
-// threads with small stacks, asleep.
+// Thread safety: start, enable_reload, stop and destroy on one thread; the rest from any. Cost: 34
+// threads with small stacks, asleep, and 2 MB for each pool.
 #ifndef GPUPOOL_EXPORTER_EXPORTER_H_
 #define GPUPOOL_EXPORTER_EXPORTER_H_
 
@@ -48,12 +49,13 @@ class Exporter {
   /// Shows, and maintains, another pool, too; nothing where it does already. Refused, and its
   /// series counted in gpupool_series_dropped_total: one of the name and device of another, and
   /// more than kMaxServedPools.
-  Result<void, Status> add(Pool& pool);
+  /// `events`: as ExporterOptions::events, which is that of the first pool.
+  Result<void, Status> add(Pool& pool, const EventLog* events = nullptr);
   /// The pool may be destroyed afterwards: waits for who reads it at the moment, or maintains it.
   /// Not from a function that was given to watch(). Nothing where it is not shown.
   void remove(Pool& pool);
   /// Calls `handler` at the thresholds of `pool`, one that is shown: see ThresholdWatch. On the
-  /// thread that maintains, so not without a maintain_period, and until the pool is removed.
+  /// exporter's thread, until the pool is removed.
   Result<void, Status> watch(Pool& pool, const ThresholdWatchOptions& options,
                              ThresholdWatch::Handler handler);
 
