@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "exporter/http/pool_sources.h"
 #include "exporter/http/socket_address.h"
 #include "exporter/metrics/history.h"
+#include "exporter/metrics/textfile.h"
 
 namespace gpupool {
 namespace {
@@ -51,6 +53,18 @@ class Exporter::Impl {
     });
   }
 
+  Result<void, Status> keep_textfile(const Pool& pool, bool with_details) {
+    textfile_.emplace(options_.textfile, internal::pool_sources(pool, with_details).collect);
+    if (auto checked = textfile_->check(); !checked.ok()) return checked;
+    if (options_.textfile_every_ns > 0) {
+      const std::chrono::nanoseconds period(options_.textfile_every_ns);
+      // A thread of its own, as the disk may be slow, and a network's never answer.
+      textfile_writer_.emplace(std::chrono::ceil<std::chrono::milliseconds>(period),
+                               [this] { write_textfile(); });
+    }
+    return {};
+  }
+
   bool is_forked() const noexcept { return getpid() != owner_; }
   std::uint16_t port() const noexcept { return server_ ? server_->port() : 0; }
   const std::string& address() const noexcept { return options_.bind; }
@@ -58,10 +72,20 @@ class Exporter::Impl {
   void stop() {
     endpoints_.set_ready(false);
     maintainer_.reset();
+    textfile_writer_.reset();
+    if (textfile_) write_textfile();
+    textfile_.reset();
     if (server_) server_->stop();
   }
 
  private:
+  void write_textfile() {
+    const auto written = textfile_->write();
+    if (written.ok() || has_complained_) return;
+    has_complained_ = true;
+    std::fprintf(stderr, "gpupool: %s\n", written.error().message.c_str());
+  }
+
   void keep_history(const Pool& pool) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_sample_) return;
@@ -75,7 +99,10 @@ class Exporter::Impl {
   std::chrono::steady_clock::time_point next_sample_;  // of the maintaining thread alone
   internal::Endpoints endpoints_;
   std::unique_ptr<internal::HttpServer> server_;
+  std::optional<internal::Textfile> textfile_;
+  bool has_complained_ = false;
   std::optional<internal::Maintainer> maintainer_;
+  std::optional<internal::Maintainer> textfile_writer_;
 };
 
 Result<std::unique_ptr<Exporter>, Status> Exporter::start(
@@ -84,6 +111,10 @@ Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     auto access = internal::Access::create(options.enabled ? options : ExporterOptions());
     if (!access.ok()) return access.error();
     auto impl = std::make_unique<Impl>(pool, options, access.value());
+    if (!options.textfile.empty()) {
+      auto kept = impl->keep_textfile(pool, access.value().are_details_shown());
+      if (!kept.ok()) return kept.error();
+    }
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }

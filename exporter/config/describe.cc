@@ -93,6 +93,12 @@ Lines exporter_lines(const ExporterOptions& options) {
       {"exporter.allow_networks",
        options.allow_networks.empty() ? "all" : join(options.allow_networks)},
       {"exporter.auth", auth_text(options.auth)},
+      {"exporter.textfile", options.textfile.empty() ? "none" : options.textfile},
+      {"exporter.textfile_every",
+       options.textfile_every_ns == 0
+           ? "0 (when the exporter stops)"
+           : or_no_effect(options.textfile.empty() ? "without textfile" : "",
+                          internal::format_duration(options.textfile_every_ns))},
   };
 }
 

@@ -110,6 +110,9 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
                    read_network);
        }},
       {"auth", [&](Value v) { read_auth(v, options.auth, errors); }},
+      {"textfile", [&](Value v) { section.assign(v, read_some_text(v), options.textfile); }},
+      {"textfile_every",
+       [&](Value v) { section.assign(v, read_duration(v), options.textfile_every_ns); }},
       {"tls", refuse_tls},
       {"tls_cert", refuse_tls},
       {"tls_key", refuse_tls},
