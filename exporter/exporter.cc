@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "exporter/discovery/port_plan.h"
-#include "exporter/discovery/process_id.h"
+#include "exporter/discovery/publication.h"
 #include "exporter/discovery/target_file.h"
 #include "exporter/http/access.h"
 #include "exporter/http/endpoints.h"
@@ -27,6 +27,7 @@
 #include "exporter/metrics/samples.h"
 #include "exporter/pool_set.h"
 #include "exporter/reloading.h"
+#include "exporter/textfile_writer.h"
 
 namespace gpupool {
 namespace {
@@ -44,13 +45,6 @@ internal::JobIdentity identity_of(const ExporterOptions& options) {
   internal::JobIdentity identity = internal::read_identity(options.job, lookup, notes);
   for (const std::string& note : notes) log(options, note);
   return identity;
-}
-
-/// Under which host Prometheus is to ask.
-std::string advertised_host(const ExporterOptions& options) {
-  if (!options.discovery.address.empty()) return options.discovery.address;
-  const auto bound = internal::parse_address(options.bind, 0);
-  return bound && bound->is_any() ? internal::host_name() : options.bind;
 }
 
 constexpr const char* kForked = "this process was forked from the one that is served";
@@ -71,6 +65,7 @@ class Exporter::Impl {
         endpoints_(directory(), access) {}
 
   Result<void, Status> serve();
+  Result<void, Status> keep_textfile();
   /// With a period of 0 the pools are somebody else's to maintain.
   void maintain(std::chrono::milliseconds period) {
     const bool has_upkeep = period.count() > 0;
@@ -98,13 +93,13 @@ class Exporter::Impl {
     retire();
     maintainer_.reset();
     reloading_.stop_watching();
+    textfile_.reset();  // writes it
     if (server_) server_->stop();
   }
 
  private:
   internal::PoolDirectory directory();
   std::vector<prometheus::MetricFamily> collect();
-  void publish();
   void step(bool has_upkeep) noexcept;
 
   const ExporterOptions options_;
@@ -116,7 +111,7 @@ class Exporter::Impl {
   internal::Endpoints endpoints_;
   std::unique_ptr<internal::HttpServer> server_;
   std::unique_ptr<internal::TargetFile> target_file_;
-
+  std::unique_ptr<internal::TextfileWriter> textfile_;
   std::optional<internal::Maintainer> maintainer_;
 };
 
@@ -129,23 +124,25 @@ Result<void, Status> Exporter::Impl::serve() {
   if (!server.ok()) return server.error();
   server_ = std::move(server).value();
   endpoints_.set_ready(true);
-  if (!options_.discovery.directory.empty()) publish();
+  if (options_.discovery.directory.empty()) return {};
+  auto published = internal::publish(options_, job_, port());
+  if (published.ok()) {
+    target_file_ = std::move(published).value();
+  } else {
+    // Prometheus has to be told otherwise where this process is: no reason not to serve.
+    log(options_,
+        "this process is not to be found by exporter.discovery: " + published.error().message);
+  }
   return {};
 }
 
-/// Without it Prometheus has to be told otherwise where this process is: no reason not to serve.
-void Exporter::Impl::publish() {
-  const std::string directory = internal::expand_directory(options_.discovery.directory, job_);
-  internal::sweep(directory);
-  auto file = internal::TargetFile::publish(
-      directory, {.endpoint = internal::endpoint_text(advertised_host(options_), port()),
-                  .host = internal::host_name(),
-                  .job = job_});
-  if (file.ok()) {
-    target_file_ = std::move(file).value();
-  } else {
-    log(options_, "this process is not to be found by exporter.discovery: " + file.error().message);
-  }
+Result<void, Status> Exporter::Impl::keep_textfile() {
+  auto kept = internal::TextfileWriter::create(
+      options_, job_, [this] { return collect(); },
+      [this](const std::string& line) { log(options_, line); });
+  if (!kept.ok()) return kept.error();
+  textfile_ = std::move(kept).value();
+  return {};
 }
 
 internal::PoolDirectory Exporter::Impl::directory() {
@@ -228,6 +225,9 @@ Result<std::unique_ptr<Exporter>, Status> Exporter::start(
     if (!access.ok()) return access.error();
     auto impl = std::make_unique<Impl>(options, access.value());
     if (auto added = impl->add(pool, options.events); !added.ok()) return added.error();
+    if (!options.textfile.empty()) {
+      if (auto kept = impl->keep_textfile(); !kept.ok()) return kept.error();
+    }
     if (options.enabled) {
       if (auto served = impl->serve(); !served.ok()) return served.error();
     }

@@ -178,6 +178,12 @@ void describe_exporter(const ExporterOptions& exporter, std::vector<Setting>& se
                                              ? "as bound, or this host's name"
                                              : exporter.discovery.address},
           {"exporter.reload_on_sighup", yes_no(exporter.reload_on_sighup)},
+          {"exporter.textfile", exporter.textfile.empty() ? "none" : exporter.textfile},
+          {"exporter.textfile_every",
+           exporter.textfile_every_ns == 0
+               ? "0 (when the exporter stops)"
+               : or_no_effect(exporter.textfile.empty() ? "without textfile" : "",
+                              internal::format_duration(exporter.textfile_every_ns))},
       });
 }
 

@@ -127,29 +127,50 @@ void alert_thresholds(const Snapshot& snapshot, Samples& out) {
   out.add(snapshot.stats.threshold_required_block_bytes, {"GpupoolLargestBlockBelowRequired"});
 }
 
-// The pool's 28 duration buckets (64 ns * 2^i) joined to nine, about 8 us to 0.5 s: the bounds are
-// bounds of the pool's, so that joining loses nothing but resolution.
-constexpr std::size_t kFirstDurationBucket = 7;
-constexpr std::size_t kDurationStep = 2;
-constexpr std::size_t kDurationBounds = 9;
-
-void driver_call_durations(const Snapshot& snapshot, Samples& out) {
-  std::array<double, kDurationBounds> bounds{};
-  for (std::size_t i = 0; i < kDurationBounds; ++i) {
-    const std::size_t bucket = kFirstDurationBucket + i * kDurationStep;
-    bounds[i] = static_cast<double>(std::uint64_t{64} << bucket) / kNanosecondsPerSecond;
-  }
-  std::array<std::uint64_t, kDurationBounds + 1> counts{};
+// The pool's 28 duration buckets (64 ns * 2^i) joined to fewer: the bounds are bounds of the
+// pool's, so that joining loses nothing but resolution.
+template <std::size_t Bounds>
+struct JoinedDurations {
+  std::array<double, Bounds> bounds{};
+  std::array<std::uint64_t, Bounds + 1> counts{};
   std::uint64_t sum_ns = 0;
-  for (const DurationHistogram& operation : snapshot.stats.driver_duration) {
-    sum_ns += operation.sum_ns;
-    for (std::size_t i = 0; i < kDurationBuckets; ++i) {
-      const std::size_t above = i > kFirstDurationBucket ? i - kFirstDurationBucket : 0;
-      const std::size_t joined = (above + kDurationStep - 1) / kDurationStep;
-      counts[std::min(joined, kDurationBounds)] += operation.count[i];
+
+  /// The first bound is the pool's bucket `first`, each further one `step` later.
+  JoinedDurations(std::size_t first, std::size_t step) : first_(first), step_(step) {
+    for (std::size_t i = 0; i < Bounds; ++i) {
+      bounds[i] =
+          static_cast<double>(std::uint64_t{64} << (first + i * step)) / kNanosecondsPerSecond;
     }
   }
-  out.add_histogram(bounds, counts, static_cast<double>(sum_ns) / kNanosecondsPerSecond);
+  void add(const DurationHistogram& histogram) {
+    sum_ns += histogram.sum_ns;
+    for (std::size_t i = 0; i < kDurationBuckets; ++i) {
+      const std::size_t above = i > first_ ? i - first_ : 0;
+      counts[std::min((above + step_ - 1) / step_, Bounds)] += histogram.count[i];
+    }
+  }
+  double sum_seconds() const { return static_cast<double>(sum_ns) / kNanosecondsPerSecond; }
+
+ private:
+  std::size_t first_;
+  std::size_t step_;
+};
+
+/// Nine bounds, about 8 us to 0.5 s.
+void driver_call_durations(const Snapshot& snapshot, Samples& out) {
+  JoinedDurations<9> joined(7, 2);
+  for (const DurationHistogram& operation : snapshot.stats.driver_duration) joined.add(operation);
+  out.add_histogram(joined.bounds, joined.counts, joined.sum_seconds());
+}
+
+/// Four bounds, 128 ns to 0.5 ms: what a cache, a lock, a search and the driver take.
+void allocation_durations(const Snapshot& snapshot, Samples& out) {
+  for (std::size_t i = 0; i <= kTierCount; ++i) {
+    JoinedDurations<4> joined(1, 4);
+    joined.add(snapshot.stats.allocation_duration[i]);
+    const char* const tier = i < kTierCount ? to_string(static_cast<Tier>(i)) : "miss";
+    out.add_histogram(joined.bounds, joined.counts, joined.sum_seconds(), {tier});
+  }
 }
 
 void allocation_sizes(const Snapshot& snapshot, Samples& out) {
@@ -276,6 +297,8 @@ constexpr MetricRow kTable[] = {
      number<&S::peak_held_bytes>},
     {"gpupool_requested_window_peak_bytes", kGauge, kPool,
      "Highest requested bytes of the last 60 seconds.", number<&S::window_peak_requested_bytes>},
+    {"gpupool_reserved_window_peak_bytes", kGauge, kPool,
+     "Highest reserved bytes of the last 60 seconds.", number<&S::window_peak_held_bytes>},
 
     // Requests: requests = hits + misses.
     {"gpupool_allocation_requests_total", kCounter, kPool,
@@ -313,6 +336,16 @@ constexpr MetricRow kTable[] = {
      number<&S::requested_bytes_total>},
     {"gpupool_allocation_size_bytes", kHistogram, kPool,
      "Sizes of requests; the sum is of those that were served.", allocation_sizes},
+    {"gpupool_allocation_duration_seconds",
+     kHistogram,
+     {"device", "pool", "tier"},
+     "Duration of requests by the tier that served them, of hits one in 1024; miss: all that were "
+     "no hit.",
+     allocation_durations},
+    {"gpupool_block_splits_total", kCounter, kPool, "Free runs that were split for a request.",
+     number<&S::splits>},
+    {"gpupool_block_merges_total", kCounter, kPool, "Runs that were joined with a free neighbour.",
+     number<&S::merges>},
 
     // The driver.
     {"gpupool_driver_calls_total", kCounter, kOperation,

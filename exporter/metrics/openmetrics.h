@@ -4,7 +4,8 @@
 // ends the name, families that end in _info are of the type info, bounds of buckets have the one
 // form that the specification calls canonical, `# EOF` ends the page. No _created samples: they
 // are optional, and double the series.
-// Thread safety: plain functions; locale plays no part. Cost: about 20 us for 190 series.
+// Thread safety: plain functions; locale plays no part. Cost: about 50 us for 230 series,
+// collecting them included.
 #ifndef GPUPOOL_EXPORTER_METRICS_OPENMETRICS_H_
 #define GPUPOOL_EXPORTER_METRICS_OPENMETRICS_H_
 

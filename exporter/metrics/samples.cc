@@ -75,8 +75,8 @@ void Samples::add(double value, std::initializer_list<std::string_view> labels) 
 }
 
 void Samples::add_histogram(std::span<const double> bounds, std::span<const std::uint64_t> counts,
-                            double sum) {
-  prometheus::ClientMetric::Histogram& histogram = new_metric({}).histogram;
+                            double sum, std::initializer_list<std::string_view> labels) {
+  prometheus::ClientMetric::Histogram& histogram = new_metric(labels).histogram;
   std::uint64_t cumulative = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     cumulative += counts[i];

@@ -44,7 +44,7 @@ class Samples {
   /// A histogram of counts at or below each bound (not cumulative); counts beyond the last bound
   /// stand at its end.
   void add_histogram(std::span<const double> bounds, std::span<const std::uint64_t> counts,
-                     double sum);
+                     double sum, std::initializer_list<std::string_view> labels = {});
 
   prometheus::MetricFamily take() { return std::move(family_); }
 

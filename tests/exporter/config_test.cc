@@ -105,7 +105,8 @@ TEST(ConfigTest, EveryKeyOfTheExporter) {
       R"(exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true,
            public_details: true, host_names: [node7, node7.cluster.example],
            allow_networks: [10.0.0.0/8, "fd00::/8", 192.0.2.7],
-           auth: {user: prometheus, password_file: /run/secrets/gpupool}}
+           auth: {user: prometheus, password_file: /run/secrets/gpupool},
+           textfile: "/x/{rank}.prom", textfile_every: 30s}
 )");
   EXPECT_FALSE(config.exporter.enabled);
   EXPECT_EQ(config.exporter.bind, "::1");
@@ -117,6 +118,8 @@ TEST(ConfigTest, EveryKeyOfTheExporter) {
             (std::vector<std::string>{"node7", "node7.cluster.example"}));
   EXPECT_EQ(config.exporter.allow_networks,
             (std::vector<std::string>{"10.0.0.0/8", "fd00::/8", "192.0.2.7"}));
+  EXPECT_EQ(config.exporter.textfile, "/x/{rank}.prom");
+  EXPECT_EQ(config.exporter.textfile_every_ns, 30'000'000'000u);
   EXPECT_EQ(config.exporter.auth.user, "prometheus");
   EXPECT_EQ(config.exporter.auth.password_file, "/run/secrets/gpupool");
 }
@@ -428,6 +431,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "without a colon"},
         Refused{"exporter: {auth: {user: a, password: \"\"}}", 1, "exporter.auth.password",
                 "empty"},
+        Refused{"exporter: {textfile: \"\"}", 1, "exporter.textfile", "empty"},
+        Refused{"exporter: {textfile_every: 30}", 1, "exporter.textfile_every", "30"},
         Refused{"exporter: {tls_key: /x.pem}", 1, "exporter.tls_key", "put a proxy or a sidecar"},
         Refused{"exporter: {tls_cert: /x.pem}", 1, "exporter.tls_cert", "put a proxy"},
         Refused{"tags: weights", 1, "tags", "a list of up to 32 names"},
@@ -534,7 +539,7 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 49u);
+  EXPECT_EQ(columns.size(), 51u);
   EXPECT_NE(text.find("pool.out_of_memory.wait:      10s\n"), std::string::npos) << text;
   EXPECT_NE(text.find("pool.trim.idle_after:         0 (never)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)

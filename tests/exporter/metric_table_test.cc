@@ -166,7 +166,7 @@ TEST(PoolFamiliesTest, AnUnusedPoolExposesEveryFamilyWithZeros) {
     }
   }
   EXPECT_GE(series, 120u);
-  EXPECT_LE(series, 220u);
+  EXPECT_LE(series, 240u);  // 35 of them are latencies by tier
   EXPECT_EQ(find_family(families, "gpupool_ladder_rungs_total").metric.size(),
             2 * kLadderRungCount);
   EXPECT_EQ(values(families, "gpupool_out_of_memory_total").size(), kMissReasonCount);
@@ -292,6 +292,32 @@ TEST(PoolFamiliesTest, DriverCallsAreAllInTheJoinedHistogram) {
   }
   EXPECT_NEAR(joined.bucket.front().upper_bound, 8.192e-6, 1e-12);
   EXPECT_NEAR(joined.bucket.back().upper_bound, 0.536870912, 1e-9);
+}
+
+TEST(PoolFamiliesTest, AllocationsAreTimedByTier) {
+  Fixture fixture;
+  for (std::size_t tier = 0; tier <= kTierCount; ++tier) {
+    DurationHistogram& histogram = fixture.stats.allocation_duration[tier];
+    for (std::size_t i = 0; i < kDurationBuckets; ++i) histogram.count[i] = tier + 1;
+    histogram.sum_ns = 500'000'000 * (tier + 1);
+  }
+  const auto families = fixture.collect();
+  const auto& family = find_family(families, "gpupool_allocation_duration_seconds");
+  ASSERT_EQ(family.metric.size(), kTierCount + 1);
+  const std::vector<std::string> tiers = {"cache", "size_class", "buddy", "run", "miss"};
+  const std::uint64_t buckets_below[] = {2, 6, 10, 14};  // of the pool's, 64 ns * 2^i
+  const double bounds[] = {128e-9, 2048e-9, 32768e-9, 524288e-9};
+  for (std::size_t tier = 0; tier <= kTierCount; ++tier) {
+    EXPECT_EQ(family.metric[tier].label.back().value, tiers[tier]);
+    const auto& histogram = family.metric[tier].histogram;
+    EXPECT_EQ(histogram.sample_count, kDurationBuckets * (tier + 1));
+    EXPECT_DOUBLE_EQ(histogram.sample_sum, 0.5 * static_cast<double>(tier + 1));
+    ASSERT_EQ(histogram.bucket.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(histogram.bucket[i].upper_bound, bounds[i], 1e-12);
+      EXPECT_EQ(histogram.bucket[i].cumulative_count, buckets_below[i] * (tier + 1));
+    }
+  }
 }
 
 TEST(PoolFamiliesTest, SizesAreCountedInFactorsOfFour) {

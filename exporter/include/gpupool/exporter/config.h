@@ -93,6 +93,12 @@ struct ExporterOptions {
   std::vector<std::string> allow_networks;
   /// For every path but the health checks.
   BasicAuth auth;
+  /// A file that is written when the exporter stops, for node_exporter's textfile collector, which
+  /// reads names that end in .prom; also where `enabled` is false. Empty: none. {rank},
+  /// {local_rank} and {pid} are those of the process.
+  std::string textfile;
+  /// How often it is written before that; 0: not.
+  std::uint64_t textfile_every_ns = 0;
   /// What /api/v1/events shows, which is to be the pool's observer as well (event_log.h); nullptr:
   /// nothing. Outlives the exporter.
   const EventLog* events = nullptr;
