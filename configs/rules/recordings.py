@@ -18,6 +18,7 @@ FALLBACK_RATIO = f"{LEVEL}:gpupool_fallbacks_per_allocation_requests:ratio_rate"
 HIT_RATIO = f"{LEVEL}:gpupool_allocation_hits_per_allocation_requests:ratio_rate"
 DRIVER_WAIT = f"{LEVEL}:gpupool_driver_wait_seconds:rate"
 TARGET_UP = "instance:gpupool_up:last"
+TARGET_SETTLED = "instance:gpupool_up:max"
 
 
 def kept_labels(values, base=POOL):
@@ -89,10 +90,11 @@ def job_recordings(values, windows):
 def target_recordings(values, windows):
     up = f'up{{job=~"{values["rules"]["job"]}"}}'
     ranks = f'up{{job=~"{values["rules"]["job"]}", rank!=""}}'
-    memory = values["alerts"]["GpupoolTargetDown"]["memory"]
-    values_file.seconds(memory)
-    # Whoever left in good order answered to the last: its last value is 1.
-    gone = group(f"(last_over_time({ranks}[{memory}]) == 0)\n"
+    v = values["alerts"]["GpupoolTargetDown"]
+    yield TARGET_SETTLED, f"max_over_time({up}[{v['settle']}])\nand\n{indent(up)}", (
+        "0 where a target that is listed has been down for a while")
+    # Whoever leaves in good order may be asked once or twice more before discovery knows.
+    gone = group(f"(last_over_time({TARGET_SETTLED}{{rank!=\"\"}}[{v['memory']}]) == 0)\n"
                  f"unless on ({JOB}, rank)\n{indent(ranks)}")
     yield TARGET_UP, f"{up}\nor\n{gone}", (
         "whether each target answers; ranks that were down when discovery dropped them stay, as 0")

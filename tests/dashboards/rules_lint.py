@@ -67,7 +67,7 @@ def lint_functions(place, expr, kinds):
 def lint_matches(place, expr):
     flat = re.sub(r"\s+", " ", expr)
     for operator, rest in re.findall(r" (and|unless|/) (.{0,24})", flat):
-        if not rest.startswith("on ("):
+        if not rest.startswith(("on (", "up{")):  # of `up` with itself
             yield f"{place}: '{operator}' does not name the labels that it matches"
     for rest in re.findall(r" / on \([^)]*\) (.{0,400})", flat):
         if not rest.startswith("group_left ()") or " > 0)" not in rest:

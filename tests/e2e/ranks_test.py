@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Eight ranks of a job on one host, each with an exporter of its own, found by the distribution's
 Prometheus through the files that they write, and told apart by their labels: two at first, six that
-join, one that is killed and named by what is down, one that ends cleanly and is gone, one that comes
-back. The same list by HTTP from `gpupool sd`.
+join, one that is killed and named by the alert (case E8), one that ends cleanly and is gone, one that
+comes back. The same list by HTTP from `gpupool sd`. At last all are killed: one alert for the job.
 
     ranks_test.py SOURCE_DIRECTORY GPUPOOL_PROGRAM
 """
@@ -20,6 +20,9 @@ import prometheus_server  # noqa: E402
 RANKS = 8
 JOB = "e2e-run"
 KILLED, ENDED = 5, 3
+# Single scrapes of a busy machine may take longer than their second.
+SHORT_TIMES = ["alerts.GpupoolTargetDown.for=2s", "alerts.GpupoolTargetDown.keep_firing_for=1s",
+               "alerts.GpupoolTargetDown.settle=12s", "alerts.GpupoolJobDown.for=2s"]
 WAIT = 20.0  # seconds; most of what is waited for takes one scrape
 
 
@@ -96,6 +99,23 @@ def check_labels(prometheus, job, ranks):
     processes.require(len(requests) == len(ranks), f"requests by rank: {requests}")
 
 
+def firing(prometheus, alert):
+    """Labels of each alert of that name that fires, of the targets found by files."""
+    return [labels for labels, _ in prometheus.query(
+        f'ALERTS{{alertname="{alert}", alertstate="firing", job="gpupool"}}')]
+
+
+def check_all_killed(job, prometheus):
+    """One alert, which names the job."""
+    for rank in job.ranks.values():
+        rank.kill()
+    alerts = prometheus.wait_for("alert for the job", WAIT,
+                                 lambda: firing(prometheus, "GpupoolJobDown"))
+    processes.require(len(alerts) == 1 and alerts[0]["job_id"] == JOB, f"{alerts}")
+    prometheus.wait_for("no alert for a rank", WAIT,
+                        lambda: not firing(prometheus, "GpupoolTargetDown"))
+
+
 def served(url):
     with urllib.request.urlopen(url, timeout=5) as answer:
         processes.require(answer.status == 200, f"{url}: {answer.status}")
@@ -117,6 +137,10 @@ def check_killed(program, job, prometheus, url):
     processes.require(len(down) == 1 and labels["rank"] == str(KILLED) and
                       labels["job_id"] == JOB and labels["host"] == socket.gethostname(),
                       f"what is down: {down}")
+    alerts = prometheus.wait_for("alert for the rank", WAIT,
+                                 lambda: firing(prometheus, "GpupoolTargetDown"))
+    processes.require([labels["rank"] for labels in alerts] == [str(KILLED)] and
+                      alerts[0]["job_id"] == JOB, f"{alerts}")
     processes.require(served_ranks(url) == list(range(RANKS)), "sd hides what was killed")
     kept = processes.run([program, "sd", job.targets, "--once", "--keep", "1h"], 10)
     processes.require(len(json.loads(kept)) == RANKS, kept)
@@ -152,7 +176,8 @@ def check(source, program, folder):
         lister = stack.enter_context(processes.running("sd", sd, folder))
         processes.wait_for("list", 5, lambda: served(url) == [], lister)
         job = Job(program, folder, stack)
-        prometheus_server.render_discovery(source, folder, job.targets / "*.json", url)
+        prometheus_server.render_discovery(source, folder, job.targets / "*.json", url,
+                                           SHORT_TIMES)
         for rank in (0, 1):
             job.start(rank)
         prometheus = stack.enter_context(prometheus_server.running(folder))
@@ -167,12 +192,17 @@ def check(source, program, folder):
         check_killed(program, job, prometheus, url)
         check_ended(job, prometheus, url)
         check_return(job, prometheus, url)
-        for process in job.ranks.values():
-            process.ask_to_stop()
-        for rank, process in job.ranks.items():
-            code = process.wait(10)
-            processes.require(code == 0, f"rank {rank}: exit code {code}\n{process.output()}")
-        processes.require(job.files() == {} and served(url) == [], f"left over: {job.files()}")
+        prometheus.wait_for("end of the rank's alert", WAIT,
+                            lambda: not firing(prometheus, "GpupoolTargetDown"))
+        # Half of them in good order, the others not.
+        for rank in range(RANKS // 2):
+            job.ranks[rank].ask_to_stop()
+        for rank in range(RANKS // 2):
+            code = job.ranks[rank].wait(10)
+            processes.require(code == 0, f"rank {rank}: exit code {code}\n{job.ranks[rank].output()}")
+        left = {job.ranks[rank].pid for rank in range(RANKS // 2, RANKS)}
+        processes.require(set(job.files()) == left, f"{set(job.files())}, not {left}")
+        check_all_killed(job, prometheus)
         processes.require(lister.stop() == 0, lister.output())
         print(f"{RANKS} ranks found, {KILLED} named when killed, {ENDED} gone when ended")
 
