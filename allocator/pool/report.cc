@@ -168,8 +168,11 @@ StatsV1 Pool::Impl::stats() {
   stats.alias_reuse = static_cast<std::uint8_t>(options_.runtime.alias_reuse);
   stats.slack = options_.runtime.slack;
   stats.recycling_wait = options_.runtime.recycling_wait;
-  stats.threshold_fragmentation_ratio = options_.runtime.thresholds.fragmentation_ratio;
-  stats.threshold_required_block_bytes = options_.runtime.thresholds.required_block_bytes;
+  const Thresholds& thresholds = options_.runtime.thresholds;
+  stats.threshold_fragmentation_ratio = thresholds.fragmentation_ratio;
+  stats.threshold_required_block_bytes = thresholds.required_block_bytes;
+  stats.threshold_critical_fragmentation_ratio = thresholds.critical_fragmentation_ratio;
+  stats.threshold_fallback_ratio = thresholds.fallback_ratio;
   stats.wait_option_ns = options_.runtime.out_of_memory.wait_ns;
   return stats;
 }

@@ -193,6 +193,10 @@ void read_alerts(const YamlNode& node, Thresholds& thresholds, ErrorList& errors
   section.read({
       {"fragmentation_ratio",
        [&](Value v) { section.assign(v, read_ratio(v), thresholds.fragmentation_ratio); }},
+      {"critical_fragmentation_ratio",
+       [&](Value v) { section.assign(v, read_ratio(v), thresholds.critical_fragmentation_ratio); }},
+      {"fallback_ratio",
+       [&](Value v) { section.assign(v, read_ratio(v), thresholds.fallback_ratio); }},
       {"required_block_bytes",
        [&](Value v) { section.assign(v, read_size(v), thresholds.required_block_bytes); }},
   });

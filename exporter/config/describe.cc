@@ -26,6 +26,8 @@ std::string number_text(double value) {
   return error == std::errc() ? std::string(buffer.data(), end) : "?";
 }
 
+std::string ratio_text(double value) { return number_text(value) + " (ratio, 0 to 1)"; }
+
 std::string bytes_text(std::uint64_t bytes) {
   const std::string plain = std::to_string(bytes) + " bytes";
   const std::string size = format_size(bytes);
@@ -190,26 +192,28 @@ void describe_exporter(const ExporterOptions& exporter, std::vector<Setting>& se
 }  // namespace
 
 std::vector<Setting> settings(const Config& config) {
-  const RuntimeOptions& runtime = config.pool.runtime;
+  const Thresholds& thresholds = config.pool.runtime.thresholds;
   std::vector<Setting> result = {{"version", "1"}};
   describe_pool(config.pool, result);
   describe_exporter(config.exporter, result);
-  result.insert(result.end(),
-                {
-                    {"alerts.fragmentation_ratio",
-                     number_text(runtime.thresholds.fragmentation_ratio) + " (ratio, 0 to 1)"},
-                    {"alerts.required_block_bytes",
-                     runtime.thresholds.required_block_bytes == 0
-                         ? "not declared"
-                         : bytes_text(runtime.thresholds.required_block_bytes)},
-                    {"torch.on_config_error", to_string(config.torch.on_config_error)},
-                    {"torch.device", to_string(config.torch.device)},
-                    {"torch.default_stream", to_string(config.torch.default_stream)},
-                    {"torch.maintain_every",
-                     or_never(config.torch.maintain_every_ns,
-                              internal::format_duration(config.torch.maintain_every_ns))},
-                    {"tags", join(config.pool.tags)},
-                });
+  result.insert(
+      result.end(),
+      {
+          {"alerts.fragmentation_ratio", ratio_text(thresholds.fragmentation_ratio)},
+          {"alerts.critical_fragmentation_ratio",
+           ratio_text(thresholds.critical_fragmentation_ratio)},
+          {"alerts.fallback_ratio", ratio_text(thresholds.fallback_ratio)},
+          {"alerts.required_block_bytes", thresholds.required_block_bytes == 0
+                                              ? "not declared"
+                                              : bytes_text(thresholds.required_block_bytes)},
+          {"torch.on_config_error", to_string(config.torch.on_config_error)},
+          {"torch.device", to_string(config.torch.device)},
+          {"torch.default_stream", to_string(config.torch.default_stream)},
+          {"torch.maintain_every",
+           or_never(config.torch.maintain_every_ns,
+                    internal::format_duration(config.torch.maintain_every_ns))},
+          {"tags", join(config.pool.tags)},
+      });
   return result;
 }
 

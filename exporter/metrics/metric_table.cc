@@ -124,7 +124,9 @@ void ladder(const Snapshot& snapshot, Samples& out) {
 
 void alert_thresholds(const Snapshot& snapshot, Samples& out) {
   out.add(snapshot.stats.threshold_fragmentation_ratio, {"GpupoolFragmentationHigh"});
+  out.add(snapshot.stats.threshold_critical_fragmentation_ratio, {"GpupoolFragmentationCritical"});
   out.add(snapshot.stats.threshold_required_block_bytes, {"GpupoolLargestBlockBelowRequired"});
+  out.add(snapshot.stats.threshold_fallback_ratio, {"GpupoolDriverFallbackRateHigh"});
 }
 
 // The pool's 28 duration buckets (64 ns * 2^i) joined to fewer: the bounds are bounds of the

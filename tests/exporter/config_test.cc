@@ -68,6 +68,8 @@ pool:
   debug: {poison: true, canary: true, nvtx: true}
 alerts:
   fragmentation_ratio: 0.6
+  critical_fragmentation_ratio: 0.9
+  fallback_ratio: 0.05
   required_block_bytes: 3GiB
 tags:
 - weights
@@ -96,6 +98,8 @@ tags:
   EXPECT_FALSE(config.pool.debug.scrub);
   EXPECT_TRUE(config.pool.debug.poison && config.pool.debug.canary && config.pool.debug.nvtx);
   EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.critical_fragmentation_ratio, 0.9);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fallback_ratio, 0.05);
   EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
   EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
 }
@@ -228,7 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"version: 1\nplool: {}\n", 2, "plool",
                 "unknown key; allowed are version, pool, exporter, alerts, torch, tags"},
         Refused{"alerts:\n  largest_fre_block_alert: 0.5\n", 2, "alerts.largest_fre_block_alert",
-                "allowed are fragmentation_ratio, required_block_bytes"},
+                "allowed are fragmentation_ratio, critical_fragmentation_ratio, fallback_ratio, "
+                "required_block_bytes"},
         Refused{"pool:\n  slack: 5%\n  name: a\n  slack: 1%\n", 4, "pool.slack",
                 "given twice, first on line 2"},
         Refused{"pool: {}\nversion: 1\npool: {}\n", 3, "pool", "given twice"},
@@ -526,7 +531,8 @@ TEST(ConfigTest, ThePasswordIsNeverShown) {
 
 TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
   const std::string text = describe(parse_ok("pool: {capacity: 90%, reserve: 1GiB}"));
-  EXPECT_NE(text.find("pool.capacity:                90 % of the memory that"), std::string::npos)
+  EXPECT_NE(text.find("pool.capacity:                       90 % of the memory that"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes)"), std::string::npos) << text;
   EXPECT_NE(text.find("0.5 %\n"), std::string::npos) << text;
@@ -539,9 +545,10 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 51u);
-  EXPECT_NE(text.find("pool.out_of_memory.wait:      10s\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("pool.trim.idle_after:         0 (never)\n"), std::string::npos) << text;
+  EXPECT_EQ(columns.size(), 53u);
+  EXPECT_NE(text.find("pool.out_of_memory.wait:             10s\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("pool.trim.idle_after:                0 (never)\n"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
       << text;
   EXPECT_EQ(std::ranges::count(columns, columns.front()), std::ssize(columns)) << text;

@@ -204,6 +204,8 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   stats.free_buddies_by_log2[12] = 4;
   stats.watched[0].fits = true;
   stats.threshold_fragmentation_ratio = 0.5;
+  stats.threshold_critical_fragmentation_ratio = 0.75;
+  stats.threshold_fallback_ratio = 0.125;
   stats.threshold_required_block_bytes = 4096;
   stats.pages_mapped = 900;
   stats.pages_unmapped = 300;
@@ -231,6 +233,8 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   EXPECT_EQ(values(families, "gpupool_watched_size_fits")["1073741824"], 1);
   EXPECT_EQ(values(families, "gpupool_alert_threshold"),
             (std::map<std::string, double>{{"GpupoolFragmentationHigh", 0.5},
+                                           {"GpupoolFragmentationCritical", 0.75},
+                                           {"GpupoolDriverFallbackRateHigh", 0.125},
                                            {"GpupoolLargestBlockBelowRequired", 4096}}));
   EXPECT_EQ(values(families, "gpupool_pages_mapped_total")[""], 900);
   EXPECT_EQ(values(families, "gpupool_pages_unmapped_total")[""], 300);

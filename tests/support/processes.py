@@ -95,9 +95,12 @@ class Process:
         except subprocess.TimeoutExpired:
             raise TestFailure(f"{self.name} still runs after {seconds} s:\n{self.output()}")
 
-    def ask_to_stop(self):
+    def send(self, number):
         if not self.ended():
-            self._child.send_signal(signal.SIGTERM)
+            self._child.send_signal(number)
+
+    def ask_to_stop(self):
+        self.send(signal.SIGTERM)
 
     def stop(self, seconds=10.0):
         """SIGTERM; returns the exit code. A child that does not end is killed, and that fails."""
