@@ -12,7 +12,9 @@ packages_build=(
   prometheus-cpp-dev libcivetweb-dev libyaml-cpp-dev libcurl4-openssl-dev
 )
 packages_test=(
-  prometheus:prometheus prometheus:promtool curl:curl clang-format:clang-format valgrind:valgrind
+  prometheus:prometheus prometheus:promtool prometheus-alertmanager:prometheus-alertmanager
+  prometheus-alertmanager:amtool curl:curl clang-format:clang-format valgrind:valgrind
+  locales
 )
 packages_bench=(libbenchmark-dev libmimalloc2.0 valgrind:valgrind)
 packages_lint=(clang:clang++ clang-tidy:clang-tidy clang-format:clang-format)
@@ -75,12 +77,16 @@ need_packages() {
     fail "apt has no version that is new enough of: ${missing[*]}"
 }
 
-# The prometheus package would start a server of its own; the tests start theirs, on their own
-# ports. So while apt runs, services are refused, and the unit is not left enabled either.
+# The packages of Prometheus and its Alertmanager would start servers of their own; the tests start
+# theirs, on their own ports. So while apt runs, services are refused, and no unit is left enabled.
 with_services_held_back() {
-  local log=$1 policy=/usr/sbin/policy-rc.d held=no had_server=no status=0
+  local log=$1 policy=/usr/sbin/policy-rc.d held=no server new_servers=() status=0
   shift
-  command -v prometheus > /dev/null && had_server=yes
+  for server in prometheus prometheus-alertmanager; do
+    if [[ " $* " == *" $server "* ]] && ! command -v "$server" > /dev/null; then
+      new_servers+=("$server")
+    fi
+  done
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" > /dev/null
     "${as_root[@]}" chmod 755 "$policy"
@@ -92,10 +98,10 @@ with_services_held_back() {
     "${as_root[@]}" rm -f "$policy"
     trap - EXIT
   fi
-  if [ "$had_server" = no ] && [[ " $* " == *" prometheus "* ]]; then
+  for server in "${new_servers[@]}"; do
     # For either init system. If it fails, tests run all the same.
-    "${as_root[@]}" update-rc.d prometheus disable >> "$log" 2>&1 || true
-  fi
+    "${as_root[@]}" update-rc.d "$server" disable >> "$log" 2>&1 || true
+  done
   if [ "$status" -ne 0 ]; then
     tail -n 30 "$log" >&2
     fail "apt-get failed; all it said is in $log"

@@ -15,6 +15,7 @@
 #if GPUPOOL_TOOLS_EXPORTER
 #include "tools/check_config/command.h"
 #include "tools/demo/command.h"
+#include "tools/sd/command.h"
 #endif
 
 namespace gpupool::tools {
@@ -51,6 +52,7 @@ ExitCode run(int argc, char** argv) {
 #if GPUPOOL_TOOLS_EXPORTER
   add_demo_command(app, action);
   add_check_config_command(app, action);
+  add_sd_command(app, action);
 #endif
   // CLI11 would say that a command is missing, though one was given.
   if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {

@@ -115,7 +115,8 @@ Error Pool::Impl::fail(const FailureReport& report, bool was_served) {
         .stream_id = report.stream_id,
         .failed = true,
         .error = report.error,
-        .miss_reason = report.reason});
+        .miss_reason = report.reason,
+        .report = &report});
   return report.error;
 }
 

@@ -75,9 +75,15 @@ Result<void, Status> find_runtime_fault(const RuntimeOptions& options) {
   if (!(options.recycling_wait >= 0.0 && options.recycling_wait <= 1.0)) {
     return invalid("recycling_wait: a fraction from 0 to 1");
   }
-  const double ratio = options.thresholds.fragmentation_ratio;
-  if (!(ratio >= 0.0 && ratio <= 1.0)) {
-    return invalid("thresholds.fragmentation_ratio: from 0 to 1");
+  const Thresholds& thresholds = options.thresholds;
+  for (const auto& [name, ratio] : {
+           std::pair{"fragmentation_ratio", thresholds.fragmentation_ratio},
+           std::pair{"critical_fragmentation_ratio", thresholds.critical_fragmentation_ratio},
+           std::pair{"fallback_ratio", thresholds.fallback_ratio},
+       }) {
+    if (!(ratio >= 0.0 && ratio <= 1.0)) {
+      return invalid(std::string("thresholds.") + name + ": from 0 to 1");
+    }
   }
   if (options.out_of_memory.wait_ns > kMaxOutOfMemoryWaitNs) {
     return invalid("out_of_memory.wait_ns: up to an hour");
@@ -351,8 +357,11 @@ StatsV1 Pool::stats() const {
   stats.closed_calls = impl_->refused_calls_.load();
   return stats;
 }
-void Pool::visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const {
+void Pool::visit_blocks(const BlockVisitor& visitor) const {
   if (!impl_->is_forked()) impl_->visit_blocks(visitor);
+}
+void Pool::visit_blocks_in_parts(const BlockVisitor& visitor) const {
+  if (!impl_->is_forked()) impl_->visit_blocks_in_parts(visitor);
 }
 FailureReport Pool::last_failure() const {
   if (!impl_->is_forked()) return impl_->last_failure();

@@ -46,7 +46,8 @@ class Pool::Impl : private internal::CrossStream {
   Result<std::size_t> find_size(const void* pointer) const;
   Fit would_fit(std::size_t bytes, StreamRef stream);
   StatsV1 stats();
-  void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
+  void visit_blocks(const BlockVisitor& visitor) const;
+  void visit_blocks_in_parts(const BlockVisitor& visitor) const;
   FailureReport last_failure() const;
   RuntimeOptions runtime_options() const;
   const PoolOptions& options() const noexcept { return options_; }
@@ -487,9 +488,10 @@ class Pool::Impl : private internal::CrossStream {
   void emit(SlowPathEvent event) const;
   static Tag tag_of(internal::BlockWord word) noexcept;
   BlockInfo info_of(BlockRef block) const GPUPOOL_REQUIRES(mu_);
-  void visit_all(const std::function<void(const BlockInfo&)>& visitor) const GPUPOOL_REQUIRES(mu_);
-  void visit_chunk(internal::ChunkId id, const std::function<void(const BlockInfo&)>& visitor) const
-      GPUPOOL_REQUIRES(mu_);
+  void visit_all(const BlockVisitor& visitor) const GPUPOOL_REQUIRES(mu_);
+  std::uint64_t visit_arena(std::uint64_t, int, const BlockVisitor&) const GPUPOOL_REQUIRES(mu_);
+  void visit_fallbacks(const BlockVisitor& visitor) const GPUPOOL_REQUIRES(mu_);
+  void visit_chunk(internal::ChunkId id, const BlockVisitor& visitor) const GPUPOOL_REQUIRES(mu_);
   std::uint32_t tick_at(std::uint64_t now_ns) const GPUPOOL_REQUIRES(mu_);
   /// Ages are counted from now on, so that the same requests again find caches that age the same.
   void restart_aging() GPUPOOL_REQUIRES(mu_);

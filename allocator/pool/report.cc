@@ -176,8 +176,11 @@ StatsV1 Pool::Impl::stats() {
   stats.alias_reuse = static_cast<std::uint8_t>(options_.runtime.alias_reuse);
   stats.slack = options_.runtime.slack;
   stats.recycling_wait = options_.runtime.recycling_wait;
-  stats.threshold_fragmentation_ratio = options_.runtime.thresholds.fragmentation_ratio;
-  stats.threshold_required_block_bytes = options_.runtime.thresholds.required_block_bytes;
+  const Thresholds& thresholds = options_.runtime.thresholds;
+  stats.threshold_fragmentation_ratio = thresholds.fragmentation_ratio;
+  stats.threshold_required_block_bytes = thresholds.required_block_bytes;
+  stats.threshold_critical_fragmentation_ratio = thresholds.critical_fragmentation_ratio;
+  stats.threshold_fallback_ratio = thresholds.fallback_ratio;
   stats.wait_option_ns = options_.runtime.out_of_memory.wait_ns;
   return stats;
 }
@@ -260,121 +263,6 @@ bool Pool::Impl::fits_once_complete(std::uint32_t units, StreamIndex stream) con
   if (!exchanges_pages() || !arena_->is_contiguous()) return false;
   const auto needed = planner_->fewest_pages_later(units, stream);
   return needed.has_value() && *needed <= pages;
-}
-
-// The map.
-
-Tag Pool::Impl::tag_of(internal::BlockWord word) noexcept {
-  return word.tag() == internal::BlockWord::kUntaggedCode
-             ? kUntagged
-             : Tag(static_cast<std::uint8_t>(word.tag()));
-}
-
-BlockInfo Pool::Impl::info_of(BlockRef block) const {
-  const internal::BlockRecord& record = tiers_.record(block);
-  const internal::BlockWord word = record.load();
-  BlockInfo info;
-  info.address = arena_->address_of(tiers_.unit_of(block)) + tiers_.byte_in_unit(block);
-  info.bytes = tiers_.bytes_of(block);
-  info.tier = tiers_.tier_of(block);
-  info.stream_id = streams_.id_of(word.stream());
-  info.stream_handle = streams_.find_handle(word.stream());
-  info.tick = record.tick.get() * internal::kTickNs;
-  info.state = word.is_live() ? BlockState::live : BlockState::cached;
-  if (word.is_live()) {
-    info.tag = tag_of(word);
-    info.requested_bytes = record.requested(info.bytes);
-  }
-  return info;
-}
-
-void Pool::Impl::visit_chunk(internal::ChunkId id,
-                             const std::function<void(const BlockInfo&)>& visitor) const {
-  const internal::Chunk& chunk = tiers_.chunk(id);
-  BlockInfo gap;
-  gap.state = chunk.is_pending ? BlockState::pending : BlockState::free;
-  gap.stream_id = streams_.id_of(chunk.owner);
-  gap.stream_handle = streams_.find_handle(chunk.owner);
-  const auto show_gap = [&](Tier tier, std::uint64_t byte, std::uint64_t bytes) {
-    gap.tier = tier;
-    gap.address = arena_->address_of(chunk.start) + byte;
-    gap.bytes = bytes;
-    visitor(gap);
-  };
-  for (std::uint32_t unit = 0; unit < internal::kUnitsPerChunk;) {
-    if (const internal::SlabId slab_id = tiers_.slab_at(id, unit); slab_id != 0) {
-      const internal::Slab& slab = tiers_.slab(slab_id);
-      const std::uint64_t slot_bytes = slab.info().slot_bytes;
-      for (std::uint32_t slot = 0; slot < slab.info().slot_count; ++slot) {
-        const std::uint64_t byte = unit * kUnitBytes + slot * slot_bytes;
-        if (slab.is_taken(slot)) {
-          const auto granule = static_cast<std::uint32_t>(byte / internal::kGranuleBytes);
-          visitor(info_of({0, id, granule}));
-        } else {
-          show_gap(Tier::size_class, byte, slot_bytes);
-        }
-      }
-      unit += slab.info().slab_units;
-    } else if (chunk.block_units[unit] != 0) {
-      visitor(info_of({0, id, unit * internal::kGranulesPerUnit}));
-      unit += chunk.block_units[unit];
-    } else {
-      show_gap(Tier::buddy, unit * kUnitBytes, kUnitBytes);
-      ++unit;
-    }
-  }
-}
-
-void Pool::Impl::visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const {
-  MutexLock lock(mu_);
-  visit_all(visitor);
-}
-
-void Pool::Impl::visit_all(const std::function<void(const BlockInfo&)>& visitor) const {
-  const internal::RunTable& runs = tiers_.runs();
-  const auto show_stream = [this](StreamIndex stream, BlockInfo& info) GPUPOOL_REQUIRES(mu_) {
-    info.stream_id = streams_.id_of(stream);
-    info.stream_handle = streams_.find_handle(stream);
-  };
-  const std::uint64_t end = arena_->high_water() * kUnitsPerPage;
-  for (std::uint64_t unit = 0; unit < end;) {
-    const internal::RunId id = arena_->is_backed(unit / kUnitsPerPage) ? tiers_.run_at(unit) : 0;
-    if (id == 0 || runs[id].kind == internal::RunKind::unused || runs[id].start != unit) {
-      unit = (unit / kUnitsPerPage + 1) * kUnitsPerPage;  // unbacked, or stuck
-      continue;
-    }
-    const internal::Run& run = runs[id];
-    if (run.kind == internal::RunKind::block) {
-      visitor(info_of({id, 0, 0}));
-    } else if (run.kind == internal::RunKind::chunk) {
-      visit_chunk(run.chunk, visitor);
-    } else if (run.kind == internal::RunKind::free) {
-      BlockInfo info;
-      info.address = arena_->address_of(unit);
-      info.bytes = run.units * kUnitBytes;
-      info.state = run.holder == internal::kAnybody ? BlockState::free : BlockState::pending;
-      if (run.tickets.count() > 0) show_stream(run.tickets[0].stream, info);
-      visitor(info);
-    }
-    unit = run.end();
-  }
-  for (const auto& [address, fallback] : fallbacks_.all()) {
-    BlockInfo info;
-    info.address = address;
-    info.bytes = fallback.bytes;
-    info.is_fallback = true;
-    info.state = fallback.is_pending ? BlockState::pending : BlockState::live;
-    if (!fallback.is_pending) {
-      const internal::BlockWord word = fallback.block.load();
-      info.requested_bytes = fallback.block.requested(fallback.bytes);
-      info.tag = tag_of(word);
-      show_stream(word.stream(), info);
-    } else if (fallback.tickets.count() > 0) {
-      show_stream(fallback.tickets[0].stream, info);
-    }
-    info.tick = fallback.block.tick.get() * internal::kTickNs;
-    visitor(info);
-  }
 }
 
 // The books.

@@ -47,7 +47,9 @@ Result<std::string, ReadFailure> read_file(const std::string& path) {
 Result<Config, std::vector<ConfigError>> load_config_file(const std::string& path) {
   auto text = read_file(path);
   if (!text.ok()) return std::vector<ConfigError>{{0, "", text.error().text}};
-  return parse_config(text.value());
+  auto config = parse_config(text.value());
+  if (config.ok()) config.value().path = path;
+  return config;
 }
 
 OnConfigError find_on_config_error_in_file(const std::string& path) {

@@ -1,7 +1,6 @@
 // From the tree of a YAML file to Config: which keys there are, and what each may hold.
 
 #include <algorithm>
-#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -10,6 +9,8 @@
 #include "exporter/config/choice.h"
 #include "exporter/config/duration_text.h"
 #include "exporter/config/error_list.h"
+#include "exporter/config/exporter_section.h"
+#include "exporter/config/list.h"
 #include "exporter/config/misuse_log.h"
 #include "exporter/config/scalars.h"
 #include "exporter/config/section.h"
@@ -21,45 +22,9 @@ namespace gpupool {
 namespace internal {
 namespace {
 
-constexpr int kMaxPort = std::numeric_limits<std::uint16_t>::max();
-constexpr std::uint64_t kMaxPortCount = 1024;
 constexpr std::uint64_t kMaxOrdinal = 1023;  // of a device; more than any machine has
 // Bytes without a tag are shown under this name.
 constexpr std::string_view kUntaggedName = "untagged";
-
-/// Reads each item of a list of at most `limit` by `read_item`; the same value twice is an error.
-template <class T, class ReadItem>
-void read_list(Section& section, const YamlNode& value, std::size_t limit, std::string_view what,
-               std::vector<T>& target, const ReadItem& read_item) {
-  const std::string path = section.path_of(value);
-  if (value.kind != YamlNode::Kind::sequence) {
-    section.refuse(value, std::string(value.kind == YamlNode::Kind::null ? "has" : "is") + " " +
-                              kind_text(value.kind) + "; allowed is a list of " +
-                              std::string(what));
-    return;
-  }
-  if (value.items.size() > limit) {
-    section.refuse(value, "has " + std::to_string(value.items.size()) + " items; allowed are " +
-                              std::to_string(limit));
-  }
-  target.clear();
-  for (std::size_t i = 0; i < value.items.size(); ++i) {
-    Read<T> item = read_item(value.items[i]);
-    std::string problem;
-    if (!item.ok()) {
-      problem = item.error().text;
-    } else if (std::ranges::find(target, item.value()) != target.end()) {
-      problem = "stands in the list twice; each is allowed once";
-    }
-    if (problem.empty()) {
-      target.push_back(std::move(item).value());
-    } else {
-      section.errors().add(value.items[i].line, join_path(path, i), std::move(problem));
-    }
-    // A long list would cost the square of its length, and each item beyond is refused anyhow.
-    if (target.size() > limit) return;
-  }
-}
 
 Read<std::uint64_t> read_watched_size(const YamlNode& node) {
   auto size = read_size(node);
@@ -222,39 +187,16 @@ void read_pool(const YamlNode& node, PoolOptions& pool, ErrorList& errors) {
   check_pool(section, pool);
 }
 
-void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& errors) {
-  Section section(node, "exporter", errors);
-  using Value = const YamlNode&;
-  section.read({
-      {"enabled", [&](Value v) { section.assign(v, read_boolean(v), options.enabled); }},
-      {"bind", [&](Value v) { section.assign(v, read_address(v), options.bind); }},
-      {"port", [&](Value v) { section.assign(v, read_integer(v, 0, kMaxPort), options.port); }},
-      {"port_count",
-       [&](Value v) { section.assign(v, read_integer(v, 1, kMaxPortCount), options.port_count); }},
-      {"public_page", [&](Value v) { section.assign(v, read_boolean(v), options.public_page); }},
-      {"tls",
-       [&](Value v) {
-         section.refuse(v,
-                        "is not offered inside the process; put a proxy or a sidecar in front"
-                        " that ends TLS (nginx, Envoy, kube-rbac-proxy)");
-       }},
-  });
-  // A port that was asked for is meant; only the default one is looked for upward.
-  const YamlNode* const port_count = section.find("port_count");
-  if (port_count == nullptr) {
-    if (section.find("port") != nullptr) options.port_count = 1;
-  } else if (options.port != 0 && options.port + options.port_count - 1 > kMaxPort) {
-    section.refuse(*port_count, "reaches beyond port 65535; allowed is up to " +
-                                    std::to_string(kMaxPort - options.port + 1));
-  }
-}
-
 void read_alerts(const YamlNode& node, Thresholds& thresholds, ErrorList& errors) {
   Section section(node, "alerts", errors);
   using Value = const YamlNode&;
   section.read({
       {"fragmentation_ratio",
        [&](Value v) { section.assign(v, read_ratio(v), thresholds.fragmentation_ratio); }},
+      {"critical_fragmentation_ratio",
+       [&](Value v) { section.assign(v, read_ratio(v), thresholds.critical_fragmentation_ratio); }},
+      {"fallback_ratio",
+       [&](Value v) { section.assign(v, read_ratio(v), thresholds.fallback_ratio); }},
       {"required_block_bytes",
        [&](Value v) { section.assign(v, read_size(v), thresholds.required_block_bytes); }},
   });

@@ -1,14 +1,18 @@
 #include "exporter/http/endpoints.h"
 
 #include <prometheus/text_serializer.h>
-#include <strings.h>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <span>
 #include <utility>
 
-#include "exporter/http/socket_address.h"
+#include "exporter/http/negotiation.h"
+#include "exporter/http/transfer.h"
+#include "exporter/metrics/metric_table.h"
+#include "exporter/metrics/openmetrics.h"
+#include "exporter/metrics/page_families.h"
 #include "exporter/metrics/samples.h"
 #include "exporter/page/page_assets.h"
 
@@ -18,7 +22,11 @@ namespace {
 constexpr const char* kPaths =
     "/                     live page\n"
     "/metrics              metrics for Prometheus\n"
+    "/api/v1/pools         the pools of this process: names and devices, as JSON\n"
     "/api/v1/stats         the same numbers as JSON\n"
+    "/api/v1/snapshot      every block, as JSON\n"
+    "/api/v1/history       the numbers of the last 15 minutes and 24 hours, as JSON\n"
+    "/api/v1/events        the last events of the slow path, as JSON\n"
     "/api/v1/last_failure  why a request failed last, as JSON\n"
     "/-/healthy            whether this process serves\n"
     "/-/ready              whether it is ready to be scraped\n";
@@ -30,19 +38,16 @@ HttpResponse text_response(int status, std::string body) {
   return response;
 }
 
-bool is_this_machine(std::string_view host) {
-  const auto address = parse_address(host, 0);
-  if (address) return address->is_loopback();
-  return host.size() == 9 && strncasecmp(host.data(), "localhost", 9) == 0;
+HttpResponse json_response(std::string body) {
+  return {
+      .status = 200, .content_type = "application/json; charset=utf-8", .body = std::move(body)};
 }
 
-/// "name:80" -> "name", "[::1]:80" -> "::1"
-std::string_view without_port(std::string_view host) {
-  if (host.starts_with('[')) {
-    const std::size_t end = host.find(']');
-    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
-  }
-  return host.substr(0, host.find(':'));
+HttpResponse json_response(Document document) {
+  HttpResponse response = json_response(std::move(document.body));
+  response.packed_body = std::move(document.packed_body);
+  response.version = std::move(document.version);
+  return response;
 }
 
 void add_common_headers(HttpResponse& response) {
@@ -51,7 +56,9 @@ void add_common_headers(HttpResponse& response) {
       "Content-Security-Policy",
       "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
   response.headers.emplace_back("Referrer-Policy", "no-referrer");
-  response.headers.emplace_back("Cache-Control", "no-store");
+  // With a version a browser may keep it, and asks whether it is still that one.
+  response.headers.emplace_back("Cache-Control",
+                                response.version.empty() ? "no-store" : "no-cache");
 }
 
 const PageAsset* find_asset(std::string_view path) {
@@ -60,41 +67,103 @@ const PageAsset* find_asset(std::string_view path) {
   return asset == assets.end() ? nullptr : &*asset;
 }
 
-bool is_loopback_address(const std::string& text) {
-  const auto address = parse_address(text, 0);
-  return address && address->is_loopback();
+HttpResponse asset_response(const PageAsset& asset) {
+  return {.status = 200,
+          .content_type = std::string(asset.content_type),
+          .body = std::string(asset.body),
+          .version = content_version(asset.body)};
+}
+
+// What is asked of one pool.
+
+HttpResponse stats(const Sources& sources, const HttpRequest&, const Query&) {
+  return json_response(sources.stats_json());
+}
+
+HttpResponse last_failure(const Sources& sources, const HttpRequest&, const Query&) {
+  return json_response(sources.last_failure_json());
+}
+
+HttpResponse snapshot(const Sources& sources, const HttpRequest& request, const Query&) {
+  if (!sources.snapshot) return text_response(404, "no snapshot is taken here\n");
+  return json_response(sources.snapshot(is_gzip_accepted(request.accept_encoding)));
+}
+
+HttpResponse history(const Sources& sources, const HttpRequest&, const Query& query) {
+  if (!sources.history) return text_response(404, "no history is kept here\n");
+  auto document = sources.history(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
+}
+
+HttpResponse events(const Sources& sources, const HttpRequest&, const Query& query) {
+  if (!sources.events) {
+    return text_response(404, "no events are kept here: the pool was made without an EventLog\n");
+  }
+  auto document = sources.events(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
 }
 
 }  // namespace
 
-Endpoints::Endpoints(Sources sources, AccessRules rules)
-    : sources_(std::move(sources)),
-      rules_(std::move(rules)),
-      is_loopback_(is_loopback_address(rules_.bound_address)) {}
+struct Endpoints::Route {
+  std::string_view path;
+  HttpResponse (Endpoints::*answer)(const HttpRequest&, const Query&) = nullptr;
+  // Instead of that, for what is asked of one pool.
+  HttpResponse (*pool_answer)(const Sources&, const HttpRequest&, const Query&) = nullptr;
+  bool is_api = true;
+  bool is_health_check = false;
+  std::span<const std::string_view> parameters;
+};
 
-bool Endpoints::is_host_allowed(const HttpRequest& request) const {
-  // Browsers always send Host; what does not is no browser.
-  if (!is_loopback_ || !request.host) return true;
-  const std::string_view host = without_port(*request.host);
-  return host == rules_.bound_address || is_this_machine(host);
+const Endpoints::Route* Endpoints::find_route(std::string_view path) {
+  static constexpr std::string_view kPoolParameters[] = {"pool", "device"};
+  static constexpr std::string_view kHistoryParameters[] = {"pool", "device", "since",
+                                                            "resolution"};
+  static constexpr std::string_view kEventsParameters[] = {"pool", "device", "since"};
+  static constexpr Route kRoutes[] = {
+      {.path = "/metrics", .answer = &Endpoints::metrics, .is_api = false},
+      {.path = "/-/healthy",
+       .answer = &Endpoints::healthy,
+       .is_api = false,
+       .is_health_check = true},
+      {.path = "/-/ready", .answer = &Endpoints::ready, .is_api = false, .is_health_check = true},
+      {.path = "/api/v1/pools", .answer = &Endpoints::list},
+      {.path = "/api/v1/stats", .pool_answer = stats, .parameters = kPoolParameters},
+      {.path = "/api/v1/last_failure", .pool_answer = last_failure, .parameters = kPoolParameters},
+      {.path = "/api/v1/snapshot", .pool_answer = snapshot, .parameters = kPoolParameters},
+      {.path = "/api/v1/history", .pool_answer = history, .parameters = kHistoryParameters},
+      {.path = "/api/v1/events", .pool_answer = events, .parameters = kEventsParameters},
+  };
+  const auto* const found = std::ranges::find(kRoutes, path, &Route::path);
+  return found == std::end(kRoutes) ? nullptr : found;
 }
+
+Endpoints::Endpoints(PoolDirectory pools, Access access)
+    : pools_(std::move(pools)), access_(std::move(access)) {}
+
+Endpoints::Endpoints(Sources sources, Access access)
+    : Endpoints(PoolDirectory{.collect = sources.collect,
+                              .find = [only = std::make_shared<const Sources>(sources)](
+                                          const PoolChoice&) { return only; },
+                              .list_json = nullptr},
+                std::move(access)) {}
 
 HttpResponse Endpoints::handle(const HttpRequest& request) {
   HttpResponse response = route(request);
   add_common_headers(response);
+  prepare_transfer(request, response);
   return response;
 }
 
 HttpResponse Endpoints::route(const HttpRequest& request) {
-  if (!is_host_allowed(request)) {
-    return text_response(403, "this address is served to this machine only\n");
+  const Route* const route = find_route(request.path);
+  if (auto refused = access_.refusal(request, route != nullptr && route->is_health_check)) {
+    return *std::move(refused);
   }
-  const std::string& path = request.path;
-  const PageAsset* const asset = find_asset(path);
-  const bool is_last_failure = path == "/api/v1/last_failure";
-  const bool is_api = path == "/api/v1/stats" || is_last_failure;
-  if (asset == nullptr && !is_api && path != "/metrics" && path != "/-/healthy" &&
-      path != "/-/ready") {
+  const PageAsset* const asset = route == nullptr ? find_asset(request.path) : nullptr;
+  if (asset == nullptr && route == nullptr) {
     return text_response(404, std::string("not found; there are\n\n") + kPaths);
   }
   if (request.method != "GET" && request.method != "HEAD") {
@@ -102,21 +171,40 @@ HttpResponse Endpoints::route(const HttpRequest& request) {
     response.headers.emplace_back("Allow", "GET, HEAD");
     return response;
   }
-  if ((asset != nullptr || is_api) && !is_loopback_ && !rules_.is_page_public) {
+  if ((asset != nullptr || route->is_api) && !access_.is_page_served()) {
     return text_response(403,
                          "the page and the API are not served beyond loopback;"
                          " `exporter.public_page: true` allows it\n");
   }
-  if (asset != nullptr) {
-    return {.status = 200,
-            .content_type = std::string(asset->content_type),
-            .body = std::string(asset->body)};
+  // What stands behind the page's question mark is for its script.
+  if (asset != nullptr) return asset_response(*asset);
+  const auto query = Query::parse(request.query, route->parameters);
+  if (!query.ok()) return text_response(400, query.error() + "\n");
+  if (route->pool_answer != nullptr) {
+    return guarded([&] { return answer_for_pool(*route, request, query.value()); });
   }
-  if (is_last_failure) return guarded([this] { return json(sources_.last_failure_json); });
-  if (is_api) return guarded([this] { return json(sources_.stats_json); });
-  if (path == "/metrics") return guarded([this] { return metrics(); });
-  if (path == "/-/healthy") return text_response(200, "healthy\n");
-  return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
+  return guarded([&] { return (this->*route->answer)(request, query.value()); });
+}
+
+HttpResponse Endpoints::answer_for_pool(const Route& route, const HttpRequest& request,
+                                        const Query& query) const {
+  PoolChoice choice;
+  if (const std::string* name = query.find("pool")) choice.name = *name;
+  if (query.find("device") != nullptr) {
+    const auto device = query.number("device", 0);
+    if (!device.ok()) return text_response(400, device.error() + "\n");
+    choice.device = device.value();
+  }
+  const std::shared_ptr<const Sources> sources = pools_.find(choice);
+  if (sources == nullptr) {
+    return text_response(404, "there is no such pool; /api/v1/pools has those that there are\n");
+  }
+  return route.pool_answer(*sources, request, query);
+}
+
+void Endpoints::count_dropped(const DroppedSeries& dropped) noexcept {
+  dropped_duplicates_ += dropped.duplicate;
+  dropped_over_limit_ += dropped.over_limit;
 }
 
 HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
@@ -132,19 +220,41 @@ HttpResponse Endpoints::guarded(const std::function<HttpResponse()>& answer) {
   return text_response(500, "collecting failed: " + what + "\n");
 }
 
-HttpResponse Endpoints::metrics() {
+std::vector<prometheus::MetricFamily> Endpoints::collect_page() {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<prometheus::MetricFamily> families = sources_.collect();
+  DroppedSeries dropped;
+  auto families = page_families(pools_.collect(), kMaxSeriesOfAPage, dropped);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  count_dropped(dropped);
   families.push_back(make_family(metric_row(kCollectDuration), taken.count()));
   families.push_back(make_family(metric_row(kCollectErrors), static_cast<double>(collect_errors_)));
-  return {.status = 200,
-          .content_type = "text/plain; version=0.0.4; charset=utf-8",
-          .body = prometheus::TextSerializer().Serialize(families)};
+  families.push_back(make_family(metric_row(kSeriesDropped),
+                                 {{"duplicate", static_cast<double>(dropped_duplicates_)},
+                                  {"limit", static_cast<double>(dropped_over_limit_)}}));
+  return families;
 }
 
-HttpResponse Endpoints::json(const std::function<std::string()>& source) {
-  return {.status = 200, .content_type = "application/json; charset=utf-8", .body = source()};
+HttpResponse Endpoints::metrics(const HttpRequest& request, const Query&) {
+  const MetricsFormat format = choose_metrics_format(request.accept);
+  const auto families = collect_page();
+  return {.status = 200,
+          .content_type = content_type_of(format),
+          .body = format == MetricsFormat::text ? prometheus::TextSerializer().Serialize(families)
+                                                : openmetrics_text(families),
+          .headers = {{"Vary", "Accept"}}};
+}
+
+HttpResponse Endpoints::healthy(const HttpRequest&, const Query&) {
+  return text_response(200, "healthy\n");
+}
+
+HttpResponse Endpoints::ready(const HttpRequest&, const Query&) {
+  return is_ready_ ? text_response(200, "ready\n") : text_response(503, "not ready\n");
+}
+
+HttpResponse Endpoints::list(const HttpRequest&, const Query&) {
+  if (!pools_.list_json) return text_response(404, "no list of pools is kept here\n");
+  return json_response(pools_.list_json());
 }
 
 }  // namespace gpupool::internal

@@ -15,8 +15,15 @@ namespace gpupool::internal {
 
 struct HttpRequest {
   std::string method;  // "GET"
-  std::string path;    // decoded, without the query
+  std::string path;    // as it was sent, without the query
   std::optional<std::string> host;
+  // Headers that were sent more than once are joined by commas; empty where there is none.
+  std::string accept;
+  std::string accept_encoding;
+  std::string if_none_match;
+  std::optional<std::string> authorization;
+  std::string query;   // as it was sent, without the question mark
+  std::string client;  // the address that the connection comes from
 };
 
 struct HttpResponse {
@@ -25,6 +32,9 @@ struct HttpResponse {
   std::string body;
   /// Beyond those that every answer has.
   std::vector<std::pair<std::string, std::string>> headers;
+  // Used up before it is sent (transfer.h).
+  std::string packed_body;  // the body in gzip's format, where somebody has made it
+  std::string version;      // of the body, for who has it already; empty: not known
 };
 
 /// Called from any thread of the server, several at once. What it throws becomes a 500.

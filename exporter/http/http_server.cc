@@ -2,10 +2,12 @@
 
 #include <civetweb.h>
 #include <signal.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -23,7 +25,27 @@ namespace gpupool::internal {
 namespace {
 
 constexpr int kWorkers = 32;
+// Connections that no worker has yet: a few are taken over, the others wait in the kernel, where
+// they cost the host no descriptor, of which it may have no more than 1024.
+constexpr const char* kQueue = "64";
+constexpr const char* kBacklog = "1024";
+// What the kernel may not take over at once, so that a client that does not read holds a worker
+// for up to 1.5 s: 0.5 s of writing, 1 s of CivetWeb's closing.
+constexpr std::size_t kLargeAnswerBytes = std::size_t{64} << 10;
+constexpr int kMaxLargeAnswers = 8;  // at a time; the other workers are there for scrapes
+constexpr int kNotModified = 304;
 constexpr std::chrono::seconds kThreadStartTimeout{2};
+
+/// The header's values, joined; nothing where it was not sent.
+std::optional<std::string> find_header(const mg_request_info& info, const char* name) {
+  std::optional<std::string> joined;
+  for (int i = 0; i < info.num_headers; ++i) {
+    const mg_header& header = info.http_headers[i];
+    if (strcasecmp(header.name, name) != 0) continue;
+    joined = joined ? *joined + ", " + header.value : header.value;
+  }
+  return joined;
+}
 
 HttpRequest read_request(const mg_connection* connection) {
   HttpRequest request;
@@ -31,20 +53,71 @@ HttpRequest read_request(const mg_connection* connection) {
   if (info->request_method != nullptr) request.method = info->request_method;
   // As it was sent: a path that has to be cleaned first is none of ours.
   if (info->local_uri_raw != nullptr) request.path = info->local_uri_raw;
-  if (const char* host = mg_get_header(connection, "Host")) request.host = host;
+  if (info->query_string != nullptr) request.query = info->query_string;
+  request.host = find_header(*info, "Host");
+  request.accept = find_header(*info, "Accept").value_or("");
+  request.accept_encoding = find_header(*info, "Accept-Encoding").value_or("");
+  request.if_none_match = find_header(*info, "If-None-Match").value_or("");
+  request.authorization = find_header(*info, "Authorization");
+  request.client = info->remote_addr;
   return request;
 }
 
-std::string response_text(const HttpResponse& response, bool with_body) {
+/// The text without what would break a log's line.
+std::string one_line(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c >= 0 && c < ' '; }, '?');
+  return text;
+}
+
+std::string head_of(const HttpResponse& response) {
   std::string text =
       "HTTP/1.1 " + std::to_string(response.status) + " " + reason_phrase(response.status) + "\r\n";
-  text += "Content-Type: " + response.content_type + "\r\n";
-  text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  if (response.status != kNotModified) {  // which has no body, and so neither of these
+    text += "Content-Type: " + response.content_type + "\r\n";
+    text += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
+  }
   text += "Connection: close\r\n";
   for (const auto& [name, value] : response.headers) text += name + ": " + value + "\r\n";
-  text += "\r\n";
-  if (with_body) text += response.body;
-  return text;
+  return text + "\r\n";
+}
+
+void write(mg_connection* connection, const HttpResponse& response, bool with_body) {
+  std::string text = head_of(response);
+  if (!with_body) {
+    mg_write(connection, text.data(), text.size());
+  } else if (response.body.size() <= kLargeAnswerBytes) {
+    text += response.body;  // one packet, where one is enough
+    mg_write(connection, text.data(), text.size());
+  } else {
+    mg_write(connection, text.data(), text.size());
+    mg_write(connection, response.body.data(), response.body.size());
+  }
+}
+
+/// A place among the large answers under way, if there was one.
+class LargeAnswer {
+ public:
+  explicit LargeAnswer(std::atomic<int>& under_way) : under_way_(under_way) {
+    has_place_ = under_way_.fetch_add(1) < kMaxLargeAnswers;
+  }
+  ~LargeAnswer() { under_way_.fetch_sub(1); }
+  LargeAnswer(const LargeAnswer&) = delete;
+  LargeAnswer& operator=(const LargeAnswer&) = delete;
+
+  bool has_place() const noexcept { return has_place_; }
+
+ private:
+  std::atomic<int>& under_way_;
+  bool has_place_ = false;
+};
+
+HttpResponse busy() {
+  HttpResponse response;
+  response.status = 503;
+  response.headers.emplace_back("Retry-After", "1");
+  response.body = "other large answers are under way, for clients that read slowly\n";
+  return response;
 }
 
 HttpResponse answer(const HttpHandler& handler, const HttpRequest& request) {
@@ -101,6 +174,7 @@ class HttpServer::Impl {
   mg_context* context_ = nullptr;
   std::uint16_t port_ = 0;
   std::optional<ForkGuard> fork_guard_;
+  std::atomic<int> large_answers_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable thread_started_;
@@ -139,9 +213,13 @@ int HttpServer::Impl::on_request(mg_connection* connection) {
   Impl& impl = of(mg_get_context(connection));
   try {
     const HttpRequest request = read_request(connection);
-    const HttpResponse response = answer(impl.handler_, request);
-    const std::string text = response_text(response, request.method != "HEAD");
-    mg_write(connection, text.data(), text.size());
+    HttpResponse response = answer(impl.handler_, request);
+    std::optional<LargeAnswer> place;
+    if (response.body.size() > kLargeAnswerBytes && request.method != "HEAD") {
+      place.emplace(impl.large_answers_);
+      if (!place->has_place()) response = busy();
+    }
+    write(connection, response, request.method != "HEAD");
     return response.status;
   } catch (const std::exception&) {
     // No memory for the answer: the client sees a closed connection, the host goes on.
@@ -157,8 +235,7 @@ int HttpServer::Impl::on_own_error(mg_connection* connection, int status, const 
     HttpResponse response;
     response.status = status;
     response.body = std::string(reason_phrase(status)) + "\n";
-    const std::string text = response_text(response, true);
-    mg_write(connection, text.data(), text.size());
+    write(connection, response, true);
   } catch (const std::exception&) {
     // No memory for the answer: the client sees a closed connection, the host goes on.
   }
@@ -167,14 +244,16 @@ int HttpServer::Impl::on_own_error(mg_connection* connection, int status, const 
 
 bool HttpServer::Impl::start(const std::string& endpoint) {
   const std::string workers = std::to_string(kWorkers);
-  std::array<const char*, 15> options = {"listening_ports",
+  std::array<const char*, 17> options = {"listening_ports",
                                          endpoint.c_str(),  //
                                          "num_threads",
                                          workers.c_str(),  //
                                          "request_timeout_ms",
                                          "500",  //
                                          "connection_queue",
-                                         "1024",  //
+                                         kQueue,  //
+                                         "listen_backlog",
+                                         kBacklog,  //
                                          "decode_url",
                                          "no",  // exact paths only: no other spelling of one
                                          "enable_keep_alive",
@@ -240,12 +319,14 @@ Result<std::unique_ptr<HttpServer>, Status> HttpServer::start(const ListenOption
                                                               const HttpHandler& handler) {
   const int count = options.port == 0 ? 1 : std::max<int>(options.port_count, 1);
   std::string problem;
-  for (int i = 0; i < count && options.port + i <= UINT16_MAX; ++i) {
-    const auto port = static_cast<std::uint16_t>(options.port + i);
+  for (int i = 0; i < count; ++i) {
+    const int number = options.port + (options.first + i) % count;
+    if (number > UINT16_MAX) continue;
+    const auto port = static_cast<std::uint16_t>(number);
     const auto address = parse_address(options.address, port);
     if (!address) {
-      return Status{Error::invalid_argument,
-                    "cannot serve on '" + options.address + "': not an IPv4 or IPv6 address"};
+      return Status{Error::invalid_argument, "cannot serve on '" + one_line(options.address) +
+                                                 "': not an IPv4 or IPv6 address"};
     }
     const std::string endpoint = endpoint_text(options.address, port);
     if (const int error = probe_port(*address); error != 0) {

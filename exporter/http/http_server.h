@@ -8,6 +8,10 @@
 //     while they start;
 //   - a silent client holds a worker: 32 workers and a timeout of 0.5 s, no keep-alive, WebSocket,
 //     TLS (it crashes) or files (document_root);
+//   - a client that does not read holds a worker, too: what is larger than the kernel takes over is
+//     sent to 8 clients at a time, the others get a 503 at once;
+//   - every connection that waits holds one of the host's descriptors: at most 64 do, the others
+//     wait in the kernel;
 //   - URIs match by prefix, and requests that come before handlers are registered get a 404: one
 //     callback that is there from the start sees every request and compares whole paths;
 //   - its own error answers call gmtime(), which is the host's, too: they are written here;
@@ -33,6 +37,8 @@ struct ListenOptions {
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any free one
   std::uint16_t port_count = 1;
+  /// Which port of the range is tried first; after its end the others follow, from its start.
+  std::uint16_t first = 0;
 };
 
 class HttpServer {

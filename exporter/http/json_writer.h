@@ -5,12 +5,22 @@
 #ifndef GPUPOOL_EXPORTER_HTTP_JSON_WRITER_H_
 #define GPUPOOL_EXPORTER_HTTP_JSON_WRITER_H_
 
+#include <array>
+#include <charconv>
 #include <concepts>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace gpupool::internal {
+
+/// Appends a whole number in decimal.
+template <std::integral Number>
+void append_number(std::string& text, Number value) {
+  std::array<char, 24> buffer;
+  text.append(buffer.data(),
+              std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
+}
 
 class JsonWriter {
  public:
@@ -37,7 +47,25 @@ class JsonWriter {
     separate();
     write_number(value);
   }
+  void item(std::string_view value) {
+    separate();
+    write_text(value);
+  }
+  void item(const char* value) { item(std::string_view(value)); }
+  /// `json` is what somebody else has written, one valid value.
+  void raw_field(std::string_view key, std::string_view json) {
+    write_key(key);
+    text_ += json;
+  }
 
+  /// An array whose items, with the commas between them, somebody else has written.
+  void raw_array(std::string_view key, std::string_view items) {
+    begin_array(key);
+    text_ += items;
+    end_array();
+  }
+
+  void reserve(std::size_t bytes) { text_.reserve(bytes); }
   std::string take() { return std::move(text_); }
 
  private:
@@ -53,7 +81,7 @@ class JsonWriter {
     if constexpr (std::same_as<Number, bool>) {
       text_ += value ? "true" : "false";
     } else if constexpr (std::integral<Number>) {
-      text_ += std::to_string(value);
+      append_number(text_, value);
     } else {
       write_real(static_cast<double>(value));
     }

@@ -18,7 +18,9 @@ Maintainer::Maintainer(std::chrono::milliseconds period, std::function<void()> s
 void Maintainer::run(const std::stop_token& stop, std::chrono::milliseconds period) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
+    lock.unlock();  // a step may call functions of the program
     step_();
+    lock.lock();
     wake_.wait_for(lock, stop, period, [] { return false; });
   }
 }

@@ -34,6 +34,11 @@ bool SocketAddress::is_loopback() const noexcept {
   return IN6_IS_ADDR_LOOPBACK(&as_v6(*this).sin6_addr);
 }
 
+bool SocketAddress::is_any() const noexcept {
+  if (storage.ss_family == AF_INET) return as_v4(*this).sin_addr.s_addr == htonl(INADDR_ANY);
+  return IN6_IS_ADDR_UNSPECIFIED(&as_v6(*this).sin6_addr);
+}
+
 bool operator==(const SocketAddress& a, const SocketAddress& b) noexcept {
   if (a.storage.ss_family != b.storage.ss_family) return false;
   if (a.storage.ss_family == AF_INET) {

@@ -21,6 +21,8 @@ struct SocketAddress {
 
   /// 127.0.0.0/8 or ::1.
   bool is_loopback() const noexcept;
+  /// 0.0.0.0 or ::, all addresses of the machine.
+  bool is_any() const noexcept;
   friend bool operator==(const SocketAddress& a, const SocketAddress& b) noexcept;
 };
 

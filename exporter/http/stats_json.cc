@@ -13,6 +13,10 @@
 namespace gpupool::internal {
 namespace {
 
+// The fields are those of StatsV1, which has a version of its own.
+constexpr std::string_view kSchema = "gpupool.stats";
+constexpr int kSchemaVersion = 1;
+
 void write_counts(JsonWriter& json, const StatsCounts& by) {
   json.begin_object(by.name);
   for (std::size_t i = 0; i < by.counts.size(); ++i) json.field(by.label(i), by.counts[i]);
@@ -61,7 +65,7 @@ void write_watched(JsonWriter& json, const StatsV1& stats) {
 
 void write_tags(JsonWriter& json, const Snapshot& snapshot) {
   json.begin_object("tag_live_bytes");
-  const std::size_t count = std::min(snapshot.tags.size(), kMaxTags);
+  const std::size_t count = snapshot.are_tags_shown ? std::min(snapshot.tags.size(), kMaxTags) : 0;
   for (std::size_t i = 0; i < count; ++i) {
     json.field(snapshot.tags[i], snapshot.stats.tag_live_bytes[i]);
   }
@@ -105,6 +109,8 @@ void write_device(JsonWriter& json, const DeviceInfo& device) {
 std::string stats_json(const Snapshot& snapshot) {
   JsonWriter json;
   json.begin_object();
+  json.field("schema", kSchema);
+  json.field("version", kSchemaVersion);
   json.field("pool", snapshot.pool);
   write_device(json, snapshot.device);
   json.begin_object("stats");

@@ -49,9 +49,10 @@ void build_info(const Snapshot&, Samples& out) {
   out.add(1.0, {library_version(), cuda_version()});
 }
 
-void process_info(const Snapshot&, Samples& out) {
-  const JobIdentity& job = job_identity();
-  out.add(1.0, {std::to_string(getpid()), job.rank, job.local_rank, job.world_size, job.job_id});
+void process_info(const Snapshot& snapshot, Samples& out) {
+  const JobIdentity& job = snapshot.job;
+  out.add(1.0, {std::to_string(getpid()), label_text(job.rank), label_text(job.local_rank),
+                label_text(job.world_size), job.job_id});
 }
 
 void device_info(const Snapshot& snapshot, Samples& out) {
@@ -64,6 +65,16 @@ void pool_info(const Snapshot& snapshot, Samples& out) {
                 to_string(static_cast<Recycling>(stats.recycling)),
                 to_string(static_cast<AliasReuse>(stats.alias_reuse)),
                 to_string(static_cast<CrossStreamPolicy>(stats.policy))});
+}
+
+/// Unix time of a reading of the pool's clock.
+double unix_seconds(const StatsV1& stats, std::uint64_t time_ns) {
+  const std::uint64_t age_ns = time_ns - std::min(time_ns, stats.start_time_ns);
+  return static_cast<double>(stats.start_unix_ns + age_ns) / kNanosecondsPerSecond;
+}
+
+void device_read_time(const Snapshot& snapshot, Samples& out) {
+  out.add(unix_seconds(snapshot.stats, snapshot.stats.device_read_time_ns));
 }
 
 void allocated(const Snapshot& snapshot, Samples& out) {
@@ -95,6 +106,7 @@ void each_watched(const Snapshot& snapshot, Samples& out) {
 constexpr std::string_view kUntaggedName = "untagged";
 
 void tag_bytes(const Snapshot& snapshot, Samples& out) {
+  if (!snapshot.are_tags_shown) return out.add(snapshot.stats.live_requested_bytes, {"hidden"});
   std::uint64_t tagged = 0;
   const std::size_t count = std::min(snapshot.tags.size(), kMaxTags);
   for (std::size_t i = 0; i < count; ++i) {
@@ -120,32 +132,55 @@ void ladder(const Snapshot& snapshot, Samples& out) {
 
 void alert_thresholds(const Snapshot& snapshot, Samples& out) {
   out.add(snapshot.stats.threshold_fragmentation_ratio, {"GpupoolFragmentationHigh"});
+  out.add(snapshot.stats.threshold_critical_fragmentation_ratio, {"GpupoolFragmentationCritical"});
   out.add(snapshot.stats.threshold_required_block_bytes, {"GpupoolLargestBlockBelowRequired"});
+  out.add(snapshot.stats.threshold_fallback_ratio, {"GpupoolDriverFallbackRateHigh"});
 }
 
-// The pool's 28 duration buckets (64 ns * 2^i) joined to nine, about 8 us to 0.5 s: the bounds are
-// bounds of the pool's, so that joining loses nothing but resolution.
-constexpr std::size_t kFirstDurationBucket = 7;
-constexpr std::size_t kDurationStep = 2;
-constexpr std::size_t kDurationBounds = 9;
-
-void driver_call_durations(const Snapshot& snapshot, Samples& out) {
-  std::array<double, kDurationBounds> bounds{};
-  for (std::size_t i = 0; i < kDurationBounds; ++i) {
-    const std::size_t bucket = kFirstDurationBucket + i * kDurationStep;
-    bounds[i] = static_cast<double>(std::uint64_t{64} << bucket) / kNanosecondsPerSecond;
-  }
-  std::array<std::uint64_t, kDurationBounds + 1> counts{};
+// The pool's 28 duration buckets (64 ns * 2^i) joined to fewer: the bounds are bounds of the
+// pool's, so that joining loses nothing but resolution.
+template <std::size_t Bounds>
+struct JoinedDurations {
+  std::array<double, Bounds> bounds{};
+  std::array<std::uint64_t, Bounds + 1> counts{};
   std::uint64_t sum_ns = 0;
-  for (const DurationHistogram& operation : snapshot.stats.driver_duration) {
-    sum_ns += operation.sum_ns;
-    for (std::size_t i = 0; i < kDurationBuckets; ++i) {
-      const std::size_t above = i > kFirstDurationBucket ? i - kFirstDurationBucket : 0;
-      const std::size_t joined = (above + kDurationStep - 1) / kDurationStep;
-      counts[std::min(joined, kDurationBounds)] += operation.count[i];
+
+  /// The first bound is the pool's bucket `first`, each further one `step` later.
+  JoinedDurations(std::size_t first, std::size_t step) : first_(first), step_(step) {
+    for (std::size_t i = 0; i < Bounds; ++i) {
+      bounds[i] =
+          static_cast<double>(std::uint64_t{64} << (first + i * step)) / kNanosecondsPerSecond;
     }
   }
-  out.add_histogram(bounds, counts, static_cast<double>(sum_ns) / kNanosecondsPerSecond);
+  void add(const DurationHistogram& histogram) {
+    sum_ns += histogram.sum_ns;
+    for (std::size_t i = 0; i < kDurationBuckets; ++i) {
+      const std::size_t above = i > first_ ? i - first_ : 0;
+      counts[std::min((above + step_ - 1) / step_, Bounds)] += histogram.count[i];
+    }
+  }
+  double sum_seconds() const { return static_cast<double>(sum_ns) / kNanosecondsPerSecond; }
+
+ private:
+  std::size_t first_;
+  std::size_t step_;
+};
+
+/// Nine bounds, about 8 us to 0.5 s.
+void driver_call_durations(const Snapshot& snapshot, Samples& out) {
+  JoinedDurations<9> joined(7, 2);
+  for (const DurationHistogram& operation : snapshot.stats.driver_duration) joined.add(operation);
+  out.add_histogram(joined.bounds, joined.counts, joined.sum_seconds());
+}
+
+/// Four bounds, 128 ns to 0.5 ms: what a cache, a lock, a search and the driver take.
+void allocation_durations(const Snapshot& snapshot, Samples& out) {
+  for (std::size_t i = 0; i <= kTierCount; ++i) {
+    JoinedDurations<4> joined(1, 4);
+    joined.add(snapshot.stats.allocation_duration[i]);
+    const char* const tier = i < kTierCount ? to_string(static_cast<Tier>(i)) : "miss";
+    out.add_histogram(joined.bounds, joined.counts, joined.sum_seconds(), {tier});
+  }
 }
 
 void allocation_sizes(const Snapshot& snapshot, Samples& out) {
@@ -200,6 +235,9 @@ constexpr MetricRow kTable[] = {
     {"gpupool_device_memory_free_bytes", kGauge, kDevice,
      "Memory of the device that no process holds, as maintenance last read it from the driver.",
      number<&S::device_free_bytes>},
+    {"gpupool_device_memory_read_timestamp_seconds", kGauge, kDevice,
+     "Unix time at which that was read: an old one means that the driver does not answer.",
+     device_read_time},
     {"gpupool_limit_bytes", kGauge, kPool, "Most that the pool may hold, as configured.",
      number<&S::limit_bytes>},
     {"gpupool_limit_in_force_bytes", kGauge, kPool,
@@ -269,6 +307,8 @@ constexpr MetricRow kTable[] = {
      number<&S::peak_held_bytes>},
     {"gpupool_requested_window_peak_bytes", kGauge, kPool,
      "Highest requested bytes of the last 60 seconds.", number<&S::window_peak_requested_bytes>},
+    {"gpupool_reserved_window_peak_bytes", kGauge, kPool,
+     "Highest reserved bytes of the last 60 seconds.", number<&S::window_peak_held_bytes>},
 
     // Requests: requests = hits + misses.
     {"gpupool_allocation_requests_total", kCounter, kPool,
@@ -306,10 +346,20 @@ constexpr MetricRow kTable[] = {
      "Time that requests waited for pending work before they were served or failed.",
      seconds<&S::out_of_memory_wait_ns>},
     {"gpupool_frees_total", kCounter, kPool, "Blocks given back.", number<&S::frees>},
-    {"gpupool_requested_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
+    {"gpupool_allocation_bytes_total", kCounter, kPool, "Bytes of all requests that were served.",
      number<&S::requested_bytes_total>},
     {"gpupool_allocation_size_bytes", kHistogram, kPool,
      "Sizes of requests; the sum is of those that were served.", allocation_sizes},
+    {"gpupool_allocation_duration_seconds",
+     kHistogram,
+     {"device", "pool", "tier"},
+     "Duration of requests by the tier that served them, of hits one in 1024; miss: all that were "
+     "no hit.",
+     allocation_durations},
+    {"gpupool_block_splits_total", kCounter, kPool, "Free runs that were split for a request.",
+     number<&S::splits>},
+    {"gpupool_block_merges_total", kCounter, kPool, "Runs that were joined with a free neighbour.",
+     number<&S::merges>},
 
     // The driver.
     {"gpupool_driver_calls_total", kCounter, kOperation,
@@ -411,8 +461,20 @@ constexpr MetricRow kTable[] = {
      number<&S::guard_postponed>},
     {"gpupool_maintain_steps_total", kCounter, kPool, "Steps of upkeep.",
      number<&S::maintain_steps>},
+    {kReloadSuccessful, kGauge, kNone,
+     "1 where the configuration was taken when it was last loaded, 0 where it was refused and the "
+     "one"
+     " before stays.",
+     nullptr},
+    {kReloadTime, kGauge, kNone, "Unix time at which a configuration was last taken.", nullptr},
     {kCollectDuration, kGauge, kNone, "Time that it took to collect this page.", nullptr},
     {kCollectErrors, kCounter, kNone, "Collections that failed.", nullptr},
+    {kSeriesDropped,
+     kCounter,
+     {"reason"},
+     "Series left out of pages: another source or pool had them (duplicate), or there were 2000, or"
+     " eight pools (limit).",
+     nullptr},
 };
 // clang-format on
 

@@ -52,9 +52,13 @@ std::span<const MetricRow> metric_table();
 /// The row of `name`. Requires: it is in the table.
 const MetricRow& metric_row(std::string_view name);
 
-// Families of the HTTP server.
+// Families of the HTTP server, and of the exporter.
+inline constexpr std::string_view kReloadSuccessful = "gpupool_config_last_reload_successful";
+inline constexpr std::string_view kReloadTime =
+    "gpupool_config_last_reload_success_timestamp_seconds";
 inline constexpr std::string_view kCollectDuration = "gpupool_collect_duration_seconds";
 inline constexpr std::string_view kCollectErrors = "gpupool_collect_errors_total";
+inline constexpr std::string_view kSeriesDropped = "gpupool_series_dropped_total";
 
 }  // namespace gpupool::internal
 

@@ -1,6 +1,8 @@
 #include "exporter/metrics/samples.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "exporter/base/utf8.h"
@@ -34,6 +36,18 @@ void set_value(MetricKind kind, double value, prometheus::ClientMetric& metric) 
   }
 }
 
+/// Whether a pool before the one at `i` has given the samples of `row` that this one would: those
+/// of the process, and of a device that they share.
+bool is_said_already(const MetricRow& row, std::span<const Snapshot> snapshots, std::size_t i) {
+  const auto labels = row.labels.all();
+  if (std::ranges::find(labels, "pool") != labels.end()) return false;
+  if (std::ranges::find(labels, "device") == labels.end()) return i > 0;
+  const int ordinal = snapshots[i].device.ordinal;
+  return std::ranges::any_of(snapshots.first(i), [ordinal](const Snapshot& before) {
+    return before.device.ordinal == ordinal;
+  });
+}
+
 }  // namespace
 
 Samples::Samples(const MetricRow& row, const Snapshot& snapshot)
@@ -61,8 +75,8 @@ void Samples::add(double value, std::initializer_list<std::string_view> labels) 
 }
 
 void Samples::add_histogram(std::span<const double> bounds, std::span<const std::uint64_t> counts,
-                            double sum) {
-  prometheus::ClientMetric::Histogram& histogram = new_metric({}).histogram;
+                            double sum, std::initializer_list<std::string_view> labels) {
+  prometheus::ClientMetric::Histogram& histogram = new_metric(labels).histogram;
   std::uint64_t cumulative = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     cumulative += counts[i];
@@ -73,13 +87,23 @@ void Samples::add_histogram(std::span<const double> bounds, std::span<const std:
 }
 
 std::vector<prometheus::MetricFamily> collect_families(const Snapshot& snapshot) {
+  return collect_families(std::span<const Snapshot>(&snapshot, 1));
+}
+
+std::vector<prometheus::MetricFamily> collect_families(std::span<const Snapshot> snapshots) {
   std::vector<prometheus::MetricFamily> families;
   families.reserve(metric_table().size());
   for (const MetricRow& row : metric_table()) {
     if (row.fill == nullptr) continue;
-    Samples samples(row, snapshot);
-    row.fill(snapshot, samples);
-    prometheus::MetricFamily family = samples.take();
+    prometheus::MetricFamily family = empty_family(row);
+    for (std::size_t i = 0; i < snapshots.size(); ++i) {
+      if (is_said_already(row, snapshots, i)) continue;
+      Samples samples(row, snapshots[i]);
+      row.fill(snapshots[i], samples);
+      prometheus::MetricFamily more = samples.take();
+      family.metric.insert(family.metric.end(), std::make_move_iterator(more.metric.begin()),
+                           std::make_move_iterator(more.metric.end()));
+    }
     if (!family.metric.empty()) families.push_back(std::move(family));
   }
   return families;
@@ -88,6 +112,17 @@ std::vector<prometheus::MetricFamily> collect_families(const Snapshot& snapshot)
 prometheus::MetricFamily make_family(const MetricRow& row, double value) {
   prometheus::MetricFamily family = empty_family(row);
   set_value(row.kind, value, family.metric.emplace_back());
+  return family;
+}
+
+prometheus::MetricFamily make_family(const MetricRow& row,
+                                     std::initializer_list<LabelledValue> values) {
+  prometheus::MetricFamily family = empty_family(row);
+  for (const auto& [label, value] : values) {
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    metric.label.push_back({std::string(row.labels.all().front()), std::string(label)});
+    set_value(row.kind, value, metric);
+  }
   return family;
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/metrics/identity.h"
 #include "exporter/metrics/metric_table.h"
 #include "gpupool/backend.h"
 #include "gpupool/stats.h"
@@ -28,6 +29,8 @@ struct Snapshot {
   const DeviceInfo& device;
   const std::string& pool;
   const std::vector<std::string>& tags;
+  bool are_tags_shown = true;  // else they are one, "hidden"
+  const JobIdentity& job = job_identity();
 };
 
 class Samples {
@@ -41,7 +44,7 @@ class Samples {
   /// A histogram of counts at or below each bound (not cumulative); counts beyond the last bound
   /// stand at its end.
   void add_histogram(std::span<const double> bounds, std::span<const std::uint64_t> counts,
-                     double sum);
+                     double sum, std::initializer_list<std::string_view> labels = {});
 
   prometheus::MetricFamily take() { return std::move(family_); }
 
@@ -56,9 +59,20 @@ class Samples {
 /// Every family of the table that is read from a pool, in the table's order. A family that cannot
 /// have samples (no size is watched) is left out.
 std::vector<prometheus::MetricFamily> collect_families(const Snapshot& snapshot);
+/// The same of several pools of one process, each family once with the samples of all. No two have
+/// the same name and device.
+std::vector<prometheus::MetricFamily> collect_families(std::span<const Snapshot> snapshots);
 
 /// A family of one sample without labels: what the HTTP server adds to the pool's.
 prometheus::MetricFamily make_family(const MetricRow& row, double value);
+
+struct LabelledValue {
+  std::string_view label;
+  double value = 0;
+};
+/// The same for a row with one label.
+prometheus::MetricFamily make_family(const MetricRow& row,
+                                     std::initializer_list<LabelledValue> values);
 
 }  // namespace gpupool::internal
 

@@ -15,8 +15,11 @@ import processes  # noqa: E402
 import prometheus_server  # noqa: E402
 
 # The shipped rules with short times: the trace lasts seconds, not hours.
-SHORT_TIMES = [(r"for: 5m$", "for: 3s"), (r"keep_firing_for: 10m$", "keep_firing_for: 2s"),
-               (r"for: 30s$", "for: 2s")]
+SHORT_TIMES = ["alerts.GpupoolFragmentationHigh.window=4s",
+               "alerts.GpupoolFragmentationHigh.for=3s",
+               "alerts.GpupoolFragmentationHigh.keep_firing_for=2s",
+               "alerts.GpupoolLargestBlockBelowRequired.for=2s",
+               "alerts.GpupoolLargestBlockBelowRequired.trough=4s"]
 CONFIG = f"""version: 1
 pool:
   capacity: {trace.CAPACITY_BYTES}

@@ -14,7 +14,12 @@ import processes  # noqa: E402
 import prometheus_server  # noqa: E402
 
 SPEED = 2  # nothing is to happen, for which that is long enough
-SHORT_TIMES = [(r"for: 5m$", "for: 1s"), (r"for: 30s$", "for: 1s")]
+SHORT_TIMES = ["alerts.GpupoolFragmentationHigh.window=4s",
+               "alerts.GpupoolFragmentationHigh.for=1s",
+               "alerts.GpupoolFragmentationCritical.for=1s",
+               "alerts.GpupoolLargestBlockBelowRequired.for=1s",
+               "alerts.GpupoolLargestBlockBelowRequired.trough=4s",
+               "alerts.GpupoolAddressSpaceLow.for=1s"]
 CONFIG = f"""version: 1
 pool:
   capacity: {trace.CAPACITY_BYTES}
@@ -22,7 +27,8 @@ alerts:
   fragmentation_ratio: 0.6
   required_block_bytes: {trace.LARGE_BYTES}
 """
-ALERTS = ["GpupoolFragmentationHigh", "GpupoolLargestBlockBelowRequired", "GpupoolOutOfMemory",
+ALERTS = ["GpupoolFragmentationHigh", "GpupoolFragmentationCritical",
+          "GpupoolLargestBlockBelowRequired", "GpupoolOutOfMemory",
           "GpupoolAddressSpaceLow"]
 
 

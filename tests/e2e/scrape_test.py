@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The distribution's Prometheus scrapes the real demo with the shipped configuration: the target is
-up, promtool accepts the page, and every exported family arrives with samples.
+up, promtool accepts the page, and every exported family arrives with samples, as OpenMetrics.
 
     scrape_test.py SOURCE_DIRECTORY GPUPOOL_PROGRAM
 """
@@ -24,6 +24,17 @@ def check_families(prometheus, page):
     for name, _ in families:
         processes.require(re.search(rf"^# HELP {name} \S.{{10}}", page, re.M), f"{name}: no help")
     return len(families)
+
+
+def check_openmetrics(prometheus):
+    """The distribution's Prometheus prefers OpenMetrics: the unit is in no other format."""
+    for metric, kind, unit in (("gpupool_reserved_bytes", "gauge", "bytes"),
+                               ("gpupool_driver_seconds_total", "counter", "seconds"),
+                               ("gpupool_build_info", "info", "")):
+        family = metric.removesuffix("_total").removesuffix("_info")
+        got = [(item["type"], item["unit"]) for name in {metric, family}
+               for item in prometheus.ask("targets/metadata", metric=name)]
+        processes.require(got == [(kind, unit)], f"{metric}: {got}")
 
 
 def check_identities(prometheus):
@@ -54,6 +65,7 @@ def check(source, program, folder):
                 "gpupool_allocation_requests_total > 0"))
             page = processes.get(f"{url}/metrics")
             count = check_families(prometheus, page)
+            check_openmetrics(prometheus)
             check_identities(prometheus)
             failed = prometheus.query("sum(gpupool_out_of_memory_total)")[0][1]
             processes.require(failed == 0, f"{failed:.0f} requests failed:\n{process.output()}")

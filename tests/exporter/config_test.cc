@@ -66,9 +66,10 @@ pool:
   verify_streams: true
   contiguous: handle
   debug: {poison: true, canary: true, nvtx: true}
-exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true}
 alerts:
   fragmentation_ratio: 0.6
+  critical_fragmentation_ratio: 0.9
+  fallback_ratio: 0.05
   required_block_bytes: 3GiB
 tags:
 - weights
@@ -96,14 +97,35 @@ tags:
   EXPECT_EQ(config.pool.contiguous, ContiguousBacking::handle);
   EXPECT_FALSE(config.pool.debug.scrub);
   EXPECT_TRUE(config.pool.debug.poison && config.pool.debug.canary && config.pool.debug.nvtx);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.critical_fragmentation_ratio, 0.9);
+  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fallback_ratio, 0.05);
+  EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
+  EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
+}
+
+TEST(ConfigTest, EveryKeyOfTheExporter) {
+  const Config config = parse_ok(
+      R"(exporter: {enabled: false, bind: "::1", port: 9400, port_count: 4, public_page: true,
+           public_details: true, host_names: [node7, node7.cluster.example],
+           allow_networks: [10.0.0.0/8, "fd00::/8", 192.0.2.7],
+           auth: {user: prometheus, password_file: /run/secrets/gpupool},
+           textfile: "/x/{rank}.prom", textfile_every: 30s}
+)");
   EXPECT_FALSE(config.exporter.enabled);
   EXPECT_EQ(config.exporter.bind, "::1");
   EXPECT_EQ(config.exporter.port, 9400);
   EXPECT_EQ(config.exporter.port_count, 4);
   EXPECT_TRUE(config.exporter.public_page);
-  EXPECT_DOUBLE_EQ(config.pool.runtime.thresholds.fragmentation_ratio, 0.6);
-  EXPECT_EQ(config.pool.runtime.thresholds.required_block_bytes, std::uint64_t{3} << 30);
-  EXPECT_EQ(config.pool.tags, (std::vector<std::string>{"weights", "kv-cache"}));
+  EXPECT_TRUE(config.exporter.public_details);
+  EXPECT_EQ(config.exporter.host_names,
+            (std::vector<std::string>{"node7", "node7.cluster.example"}));
+  EXPECT_EQ(config.exporter.allow_networks,
+            (std::vector<std::string>{"10.0.0.0/8", "fd00::/8", "192.0.2.7"}));
+  EXPECT_EQ(config.exporter.textfile, "/x/{rank}.prom");
+  EXPECT_EQ(config.exporter.textfile_every_ns, 30'000'000'000u);
+  EXPECT_EQ(config.exporter.auth.user, "prometheus");
+  EXPECT_EQ(config.exporter.auth.password_file, "/run/secrets/gpupool");
 }
 
 TEST(ConfigTest, PeersAreOrdinals) {
@@ -155,6 +177,33 @@ TEST(ConfigTest, APortThatWasAskedForIsTheOnlyOneTried) {
   EXPECT_EQ(parse_ok("exporter: {port: 9400}").exporter.port_count, 1);
   EXPECT_EQ(parse_ok("exporter: {port: 9400, port_count: 8}").exporter.port_count, 8);
   EXPECT_EQ(parse_ok("exporter: {port_count: 8}").exporter.port, kDefaultPort);
+  // Unless the file says that others are.
+  EXPECT_EQ(parse_ok("exporter: {port: 9400, on_port_taken: next}").exporter.port_count, 16);
+  EXPECT_EQ(parse_ok("exporter: {port: 9400, on_port_taken: any}").exporter.port_count, 1);
+}
+
+TEST(ConfigTest, ThePlaceInTheJobIsAsTheEnvironmentSaysUnlessTheFileSaysIt) {
+  const ExporterOptions open = parse_ok("version: 1").exporter;
+  EXPECT_EQ(open.job.id, "");
+  EXPECT_FALSE(open.job.rank || open.job.local_rank || open.job.world_size);
+  EXPECT_EQ(open.on_port_taken, OnPortTaken::next);
+  const ExporterOptions said =
+      parse_ok("exporter: {job: {id: run-7, rank: 12, local_rank: 0, world_size: 16}}").exporter;
+  EXPECT_EQ(said.job.id, "run-7");
+  EXPECT_EQ(said.job.rank, 12u);
+  EXPECT_EQ(said.job.local_rank, 0u);
+  EXPECT_EQ(said.job.world_size, 16u);
+}
+
+TEST(ConfigTest, DiscoveryIsOffUnlessAFolderIsNamed) {
+  EXPECT_EQ(parse_ok("version: 1").exporter.discovery.directory, "");
+  const DiscoveryOptions said =
+      parse_ok("exporter: {discovery: {directory: \"/run/{uid}/{job_id}\", address: node-1.x}}")
+          .exporter.discovery;
+  EXPECT_EQ(said.directory, "/run/{uid}/{job_id}");
+  EXPECT_EQ(said.address, "node-1.x");
+  EXPECT_EQ(parse_ok("exporter: {discovery: {address: \"fd00::7\"}}").exporter.discovery.address,
+            "fd00::7");
 }
 
 struct Refused {
@@ -183,7 +232,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"version: 1\nplool: {}\n", 2, "plool",
                 "unknown key; allowed are version, pool, exporter, alerts, torch, tags"},
         Refused{"alerts:\n  largest_fre_block_alert: 0.5\n", 2, "alerts.largest_fre_block_alert",
-                "allowed are fragmentation_ratio, required_block_bytes"},
+                "allowed are fragmentation_ratio, critical_fragmentation_ratio, fallback_ratio, "
+                "required_block_bytes"},
         Refused{"pool:\n  slack: 5%\n  name: a\n  slack: 1%\n", 4, "pool.slack",
                 "given twice, first on line 2"},
         Refused{"pool: {}\nversion: 1\npool: {}\n", 3, "pool", "given twice"},
@@ -236,6 +286,19 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"exporter: {port: \"9400\"}", 1, "exporter.port", "without quotes"},
         Refused{"exporter: {port: }", 1, "exporter.port", "has no value"},
         Refused{"exporter: {port: [1]}", 1, "exporter.port", "is a list"},
+        Refused{"exporter: {on_port_taken: wait}", 1, "exporter.on_port_taken", "next, any, fail"},
+        Refused{"exporter: {discovery: {directory: run}}", 1, "exporter.discovery.directory",
+                "absolute path"},
+        Refused{"exporter: {discovery: {directory: \"/run/{rank}\"}}", 1,
+                "exporter.discovery.directory", "{job_id} and {uid}"},
+        Refused{"exporter: {discovery: {directory: \"/run\\n\"}}", 1,
+                "exporter.discovery.directory", "absolute path"},
+        Refused{"exporter: {discovery: {address: \"a b\"}}", 1, "exporter.discovery.address",
+                "name or address"},
+        Refused{"exporter: {job: {rank: -1}}", 1, "exporter.job.rank", "negative"},
+        Refused{"exporter: {job: {local_rank: 1024}}", 1, "exporter.job.local_rank", "to 1023"},
+        Refused{"exporter: {job: {world_size: 0}}", 1, "exporter.job.world_size", "from 1"},
+        Refused{"exporter: {job: {id: a/b}}", 1, "exporter.job.id", "64"},
         Refused{"exporter: {port_count: 0}", 1, "exporter.port_count", "from 1 to 1024"},
         Refused{"exporter:\n  port: 65530\n  port_count: 7\n", 3, "exporter.port_count",
                 "allowed is up to 6"},
@@ -359,6 +422,24 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"exporter: {bind: localhost}", 1, "exporter.bind", "an IPv4 or IPv6 address"},
         Refused{"exporter: {bind: 127.0.0.1:9400}", 1, "exporter.bind", "no address"},
         Refused{"exporter: {bind: \"127.0.0.1\\0x\"}", 1, "exporter.bind", "no address"},
+        Refused{"exporter: {host_names: node7}", 1, "exporter.host_names", "a list of up to 32"},
+        Refused{"exporter: {host_names: [\"node7:80\"]}", 1, "exporter.host_names[0]", "port"},
+        Refused{"exporter: {allow_networks: [10.0.0.0/40]}", 1, "exporter.allow_networks[0]",
+                "from 0 to 32"},
+        Refused{"exporter: {allow_networks: [10.1.0.0/8]}", 1, "exporter.allow_networks[0]",
+                "bits set beyond the prefix"},
+        Refused{"exporter: {auth: {user: a}}", 1, "exporter.auth", "has no password"},
+        Refused{"exporter: {auth: {password: a}}", 1, "exporter.auth", "has no user"},
+        Refused{"exporter: {auth: {user: a, password: b, password_env: C}}", 1, "exporter.auth",
+                "more than one password"},
+        Refused{"exporter: {auth: {user: \"a:b\", password: c}}", 1, "exporter.auth.user",
+                "without a colon"},
+        Refused{"exporter: {auth: {user: a, password: \"\"}}", 1, "exporter.auth.password",
+                "empty"},
+        Refused{"exporter: {textfile: \"\"}", 1, "exporter.textfile", "empty"},
+        Refused{"exporter: {textfile_every: 30}", 1, "exporter.textfile_every", "30"},
+        Refused{"exporter: {tls_key: /x.pem}", 1, "exporter.tls_key", "put a proxy or a sidecar"},
+        Refused{"exporter: {tls_cert: /x.pem}", 1, "exporter.tls_cert", "put a proxy"},
         Refused{"tags: weights", 1, "tags", "a list of up to 32 names"},
         Refused{"tags: [a, b, a]", 1, "tags[2]", "twice"},
         Refused{"tags: [a, \"b\xc3\xa4\"]", 1, "tags[1]", "no valid name"},
@@ -435,13 +516,27 @@ TEST(ConfigTest, SaysOfWhatIsSetWhetherItHasAnEffect) {
             "2MiB (2097152 bytes) a second");
 }
 
+TEST(ConfigTest, ThePasswordIsNeverShown) {
+  EXPECT_EQ(described("exporter: {auth: {user: a, password: s3cret}}", "exporter.auth"),
+            "user a, password given");
+  EXPECT_EQ(described("exporter: {auth: {user: a, password_env: E}}", "exporter.auth"),
+            "user a, password in the environment, E");
+  EXPECT_EQ(described("exporter: {allow_networks: [10.0.0.0/8]}", "exporter.allow_networks"),
+            "10.0.0.0/8");
+  EXPECT_EQ(described("version: 1", "exporter.allow_networks"), "all");
+  for (const ConfigError& error : parse_errors("exporter: {auth: {usr: a, password: s3cret}}")) {
+    EXPECT_EQ(error.message.find("s3cret"), std::string::npos) << error.message;
+  }
+}
+
 TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
   const std::string text = describe(parse_ok("pool: {capacity: 90%, reserve: 1GiB}"));
-  EXPECT_NE(text.find("pool.capacity:               90 % of the memory that"), std::string::npos)
+  EXPECT_NE(text.find("pool.capacity:                       90 % of the memory that"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes)"), std::string::npos) << text;
   EXPECT_NE(text.find("0.5 %\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("10064, the first that is tried"), std::string::npos) << text;
+  EXPECT_NE(text.find("10064, and the local rank added to it\n"), std::string::npos) << text;
   // Aligned: every value begins at the same column.
   std::vector<std::size_t> columns;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -450,9 +545,10 @@ TEST(ConfigTest, DescribesEverySettingWithItsUnit) {
     columns.push_back(line.find_first_not_of(' ', line.find(':') + 1));
     begin = end + 1;
   }
-  EXPECT_EQ(columns.size(), 37u);
-  EXPECT_NE(text.find("pool.out_of_memory.wait:     10s\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("pool.trim.idle_after:        0 (never)\n"), std::string::npos) << text;
+  EXPECT_EQ(columns.size(), 53u);
+  EXPECT_NE(text.find("pool.out_of_memory.wait:             10s\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("pool.trim.idle_after:                0 (never)\n"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("1GiB (1073741824 bytes) a second (no effect without"), std::string::npos)
       << text;
   EXPECT_EQ(std::ranges::count(columns, columns.front()), std::ssize(columns)) << text;

@@ -8,10 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "exporter/http/compression.h"
 #include "exporter/metrics/samples.h"
+#include "tests/exporter/gunzip.h"
 
 namespace gpupool::internal {
 namespace {
+
+using testing_support::gunzip;
 
 std::vector<prometheus::MetricFamily> one_family() {
   return {make_family(
@@ -24,6 +28,12 @@ Sources good_sources() {
           .stats_json = [] { return std::string("{}\n"); },
           .last_failure_json = [] { return std::string("{\"happened\":false}\n"); }};
 }
+
+ExporterOptions bound_to(const std::string& address, bool is_page_public = false) {
+  return {.bind = address, .public_page = is_page_public};
+}
+
+Access access_by(const ExporterOptions& options) { return Access::create(options).value(); }
 
 HttpResponse ask(Endpoints& endpoints, const std::string& path, const std::string& method = "GET",
                  std::optional<std::string> host = "localhost") {
@@ -38,7 +48,7 @@ std::string header(const HttpResponse& response, const std::string& name) {
 }
 
 TEST(EndpointsTest, MetricsAreTextWithItsVersion) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   const HttpResponse response = ask(endpoints, "/metrics");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.content_type, "text/plain; version=0.0.4; charset=utf-8");
@@ -47,8 +57,59 @@ TEST(EndpointsTest, MetricsAreTextWithItsVersion) {
   EXPECT_NE(response.body.find("gpupool_collect_duration_seconds "), std::string::npos);
 }
 
+TEST(EndpointsTest, MetricsAreOpenMetricsForWhoPrefersThem) {
+  Endpoints endpoints(good_sources(), access_by({}));
+  const HttpResponse response =
+      endpoints.handle({.method = "GET",
+                        .path = "/metrics",
+                        .host = "localhost",
+                        .accept = "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"});
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  EXPECT_NE(response.body.find("# TYPE gpupool_collect_errors counter\n"), std::string::npos);
+  EXPECT_NE(response.body.find("gpupool_collect_errors_total 0\n"), std::string::npos);
+  EXPECT_TRUE(response.body.ends_with("# EOF\n"));
+  EXPECT_EQ(header(response, "Vary"), "Accept");
+}
+
+TEST(EndpointsTest, LargeAnswersArePackedForWhoAcceptsIt) {
+  Sources sources = good_sources();
+  std::string json(kMinCompressedBytes, 'x');
+  sources.stats_json = [&] { return json; };
+  Endpoints endpoints(sources, access_by({}));
+  HttpRequest request{
+      .method = "GET", .path = "/api/v1/stats", .host = "localhost", .accept_encoding = "gzip"};
+  EXPECT_EQ(header(endpoints.handle(request), "Content-Encoding"), "") << "4 kB and less stay";
+  json += "y";
+  const HttpResponse packed = endpoints.handle(request);
+  EXPECT_EQ(header(packed, "Content-Encoding"), "gzip");
+  EXPECT_EQ(header(packed, "Vary"), "Accept-Encoding");
+  EXPECT_EQ(gunzip(packed.body), json);
+  request.method = "HEAD";
+  EXPECT_EQ(header(endpoints.handle(request), "Content-Encoding"), "gzip");
+  request.accept_encoding = "gzip;q=0";
+  const HttpResponse plain = endpoints.handle(request);
+  EXPECT_EQ(header(plain, "Content-Encoding"), "");
+  EXPECT_EQ(header(plain, "Vary"), "Accept-Encoding");
+  EXPECT_EQ(plain.body, json);
+}
+
+TEST(EndpointsTest, SeriesThatStandTwiceAreDroppedAndCounted) {
+  Sources sources = good_sources();
+  sources.collect = [] {
+    auto families = one_family();
+    families.push_back(families.front());
+    return families;
+  };
+  Endpoints endpoints(sources, access_by({}));
+  const std::string page = ask(endpoints, "/metrics").body;
+  EXPECT_NE(page.find("gpupool_series_dropped_total{reason=\"duplicate\"} 1\n"), std::string::npos)
+      << page;
+  EXPECT_NE(page.find("gpupool_series_dropped_total{reason=\"limit\"} 0\n"), std::string::npos);
+}
+
 TEST(EndpointsTest, PageAndItsFilesAndTheApi) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   EXPECT_EQ(ask(endpoints, "/").content_type, "text/html; charset=utf-8");
   EXPECT_EQ(ask(endpoints, "/page.css").content_type, "text/css; charset=utf-8");
   EXPECT_EQ(ask(endpoints, "/page.js").content_type, "text/javascript; charset=utf-8");
@@ -60,7 +121,7 @@ TEST(EndpointsTest, PageAndItsFilesAndTheApi) {
 }
 
 TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   const std::string html = ask(endpoints, "/").body;
   EXPECT_NE(html.find("<script src=\"/page.js\""), std::string::npos);
   EXPECT_EQ(html.find("<script>"), std::string::npos);
@@ -75,7 +136,7 @@ TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
 }
 
 TEST(EndpointsTest, ThePageCutsNoReasonShortWhereTheScreenIsNarrow) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   const std::string css = ask(endpoints, "/page.css").body;
   const std::size_t cut = css.find("\n.row .name { overflow: hidden;");
   const std::size_t whole = css.find("\n.row.is-wide .name { white-space: normal; }");
@@ -85,18 +146,58 @@ TEST(EndpointsTest, ThePageCutsNoReasonShortWhereTheScreenIsNarrow) {
   EXPECT_NE(ask(endpoints, "/page.js").body.find("'row is-wide'"), std::string::npos);
 }
 
+TEST(EndpointsTest, UnknownParametersAreA400ThatNamesThem) {
+  Endpoints endpoints(good_sources(), access_by({}));
+  HttpRequest request{.method = "GET", .path = "/metrics", .host = "localhost", .query = "name=x"};
+  const HttpResponse response = endpoints.handle(request);
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.body, "unknown parameter 'name'; none is known here\n");
+  request.path = "/api/v1/history";
+  EXPECT_EQ(endpoints.handle(request).body,
+            "unknown parameter 'name'; known here: pool, device, since, resolution\n");
+  request.path = "/";
+  EXPECT_EQ(endpoints.handle(request).status, 200) << "that is for the page's script";
+}
+
+TEST(EndpointsTest, WhatAClientHasIsNotSentAgain) {
+  Sources sources = good_sources();
+  sources.snapshot = [](bool) {
+    return Document{.body = std::string(5000, 'x'), .packed_body = "", .version = "17"};
+  };
+  Endpoints endpoints(sources, access_by({}));
+  HttpRequest request{.method = "GET", .path = "/api/v1/snapshot", .host = "localhost"};
+  const HttpResponse first = endpoints.handle(request);
+  EXPECT_EQ(header(first, "ETag"), "W/\"17\"");
+  EXPECT_EQ(header(first, "Cache-Control"), "no-cache");
+  for (const char* known : {"W/\"17\"", "\"17\"", "\"16\", W/\"17\"", "*"}) {
+    request.if_none_match = known;
+    const HttpResponse again = endpoints.handle(request);
+    EXPECT_EQ(again.status, 304) << known;
+    EXPECT_EQ(again.body, "");
+    EXPECT_EQ(header(again, "ETag"), "W/\"17\"");
+  }
+  for (const char* other : {"", "W/\"1\"", "17", "W/\"18\", \"16\""}) {
+    request.if_none_match = other;
+    EXPECT_EQ(endpoints.handle(request).status, 200) << other;
+  }
+  EXPECT_NE(header(ask(endpoints, "/page.js"), "ETag"), header(ask(endpoints, "/"), "ETag"));
+  EXPECT_EQ(header(ask(endpoints, "/metrics"), "ETag"), "");
+}
+
 TEST(EndpointsTest, EveryAnswerHasTheSecurityHeaders) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   for (const char* path : {"/", "/metrics", "/api/v1/stats", "/nothing"}) {
     const HttpResponse response = ask(endpoints, path);
     EXPECT_EQ(header(response, "X-Content-Type-Options"), "nosniff") << path;
     EXPECT_EQ(header(response, "Content-Security-Policy").find("default-src 'self'"), 0u) << path;
-    EXPECT_EQ(header(response, "Cache-Control"), "no-store") << path;
+    EXPECT_EQ(header(response, "Cache-Control"),
+              std::string_view(path) == "/" ? "no-cache" : "no-store")
+        << path;
   }
 }
 
 TEST(EndpointsTest, OnlyWholePathsAreFound) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   for (const char* path : {"/metricsx", "/metrics/", "/metrics/foo", "/metric", "", "//metrics",
                            "/-/", "/-/healthy/x", "/api/v1/stats2", "/api/v1/", "/index.html"}) {
     const HttpResponse response = ask(endpoints, path);
@@ -107,7 +208,7 @@ TEST(EndpointsTest, OnlyWholePathsAreFound) {
 }
 
 TEST(EndpointsTest, OnlyGetAndHead) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "get", ""}) {
     const HttpResponse response = ask(endpoints, "/metrics", method);
     EXPECT_EQ(response.status, 405) << method;
@@ -117,7 +218,7 @@ TEST(EndpointsTest, OnlyGetAndHead) {
 }
 
 TEST(EndpointsTest, ReadyFollowsTheFlagAndHealthyDoesNot) {
-  Endpoints endpoints(good_sources(), {});
+  Endpoints endpoints(good_sources(), access_by({}));
   EXPECT_EQ(ask(endpoints, "/-/ready").status, 503);
   EXPECT_EQ(ask(endpoints, "/-/healthy").status, 200);
   endpoints.set_ready(true);
@@ -125,7 +226,7 @@ TEST(EndpointsTest, ReadyFollowsTheFlagAndHealthyDoesNot) {
 }
 
 TEST(EndpointsTest, OnLoopbackTheHostMustBeThisMachine) {
-  Endpoints endpoints(good_sources(), {.bound_address = "127.0.0.1"});
+  Endpoints endpoints(good_sources(), access_by(bound_to("127.0.0.1")));
   for (const char* host : {"localhost", "LocalHost:10064", "127.0.0.1", "127.0.0.1:8000",
                            "127.1.2.3", "[::1]", "[::1]:10064"}) {
     EXPECT_EQ(ask(endpoints, "/metrics", "GET", host).status, 200) << host;
@@ -140,13 +241,13 @@ TEST(EndpointsTest, OnLoopbackTheHostMustBeThisMachine) {
 
 TEST(EndpointsTest, BeyondLoopbackPageAndApiAreOffUnlessAskedFor) {
   for (const char* address : {"0.0.0.0", "10.1.2.3", "::"}) {
-    Endpoints closed(good_sources(), {.bound_address = address});
+    Endpoints closed(good_sources(), access_by(bound_to(address)));
     EXPECT_EQ(ask(closed, "/metrics", "GET", "node7:10064").status, 200) << address;
     EXPECT_EQ(ask(closed, "/-/healthy", "GET", "node7:10064").status, 200) << address;
     for (const char* path : {"/", "/page.js", "/api/v1/stats"}) {
       EXPECT_EQ(ask(closed, path, "GET", "node7:10064").status, 403) << address << path;
     }
-    Endpoints open(good_sources(), {.bound_address = address, .is_page_public = true});
+    Endpoints open(good_sources(), access_by(bound_to(address, true)));
     EXPECT_EQ(ask(open, "/", "GET", "node7:10064").status, 200) << address;
   }
 }
@@ -160,7 +261,7 @@ TEST(EndpointsTest, AThrowingSourceIsA500AndIsCounted) {
     if (calls == 2) throw 7;
     return one_family();
   };
-  Endpoints endpoints(sources, {});
+  Endpoints endpoints(sources, access_by({}));
   const HttpResponse broken = ask(endpoints, "/metrics");
   EXPECT_EQ(broken.status, 500);
   EXPECT_NE(broken.body.find("broken on purpose"), std::string::npos);

@@ -16,8 +16,12 @@
 #include <vector>
 
 #include "gpupool/exporter/collector.h"
+#include "gpupool/exporter/event_log.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/exporter/gunzip.h"
 #include "tests/exporter/http_client.h"
+#include "tests/exporter/metrics_page.h"
+#include "tests/exporter/openmetrics_parser.h"
 #include "tests/exporter/promtool.h"
 
 namespace gpupool {
@@ -25,30 +29,17 @@ namespace {
 
 using testing_support::check_metrics;
 using testing_support::fetch;
+using testing_support::parse_page;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-
-/// The samples of a page: "name{labels}" to value.
-std::map<std::string, double> parse_page(const std::string& text) {
-  std::map<std::string, double> samples;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    const std::size_t space = line.rfind(' ');
-    if (!line.starts_with('#') && space != std::string::npos) {
-      samples[line.substr(0, space)] = std::strtod(line.c_str() + space + 1, nullptr);
-    }
-    begin = end + 1;
-  }
-  return samples;
-}
 
 constexpr const char* kLabels = "{device=\"0\",pool=\"default\"}";
 
 // One device, pool and exporter for all cases, never stopped, as that takes up to 2 s.
 struct Service {
   SimulatedBackend backend{{.capacity_bytes = 8 * kGiB}};
+  EventLog events;
   std::unique_ptr<Pool> pool;
   std::unique_ptr<Exporter> exporter;
   RawStream stream = nullptr;
@@ -56,11 +47,13 @@ struct Service {
   Service() {
     PoolOptions options;
     options.on_misuse = OnMisuse::report;
+    options.observer = &events;
     auto created = Pool::create(backend, std::move(options));
     if (!created.ok()) return;
     pool = std::move(created).value();
     stream = backend.create_stream();
-    auto started = Exporter::start(*pool, {.port = 0}, std::chrono::milliseconds(5));
+    auto started =
+        Exporter::start(*pool, {.port = 0, .events = &events}, std::chrono::milliseconds(5));
     if (started.ok()) exporter = std::move(started).value();
   }
 };
@@ -86,8 +79,10 @@ TEST_F(ExporterTest, UrlIsThatOfTheBoundPort) {
 }
 
 TEST_F(ExporterTest, EveryEndpointAnswersGetAndHead) {
-  for (const char* path : {"/", "/page.css", "/page.js", "/icon.svg", "/metrics", "/api/v1/stats",
-                           "/-/healthy", "/-/ready"}) {
+  for (const char* path :
+       {"/", "/page.css", "/page.js", "/icon.svg", "/metrics", "/api/v1/stats", "/api/v1/snapshot",
+        "/api/v1/history", "/api/v1/history?since=17&resolution=15s", "/api/v1/events",
+        "/api/v1/events?since=2", "/api/v1/last_failure", "/-/healthy", "/-/ready"}) {
     EXPECT_EQ(fetch(port(), path).status, 200) << path;
     const auto head = fetch(port(), path, "HEAD");
     EXPECT_EQ(head.status, 200) << path;
@@ -103,6 +98,24 @@ TEST_F(ExporterTest, ThePageOfARealPoolPassesPromtool) {
   const auto reply = fetch(port(), "/metrics");
   EXPECT_EQ(reply.headers.at("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(check_metrics(reply.body), "");
+}
+
+TEST_F(ExporterTest, TheSamePageAsOpenMetricsPassesTheStrictReader) {
+  const std::string header =
+      "Host: localhost\r\nAccept: text/plain;q=0.5\r\nAccept: application/openmetrics-text\r\n";
+  const auto reply = fetch(port(), "/metrics", "GET", header);
+  EXPECT_EQ(reply.headers.at("Content-Type"),
+            "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  const auto page = testing_support::parse_openmetrics(reply.body);
+  EXPECT_EQ(page.verdict(), "");
+  for (const auto& [series, value] : scrape()) {
+    if (series.find("_bucket{") != std::string::npos) continue;  // their bounds are spelt otherwise
+    EXPECT_TRUE(page.samples.contains(series)) << series;
+  }
+  const auto packed = fetch(port(), "/metrics", "GET", header + "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(packed.headers.at("Content-Encoding"), "gzip");
+  EXPECT_LT(packed.body.size() * 4, reply.body.size());
+  EXPECT_EQ(testing_support::parse_openmetrics(testing_support::gunzip(packed.body)).verdict(), "");
 }
 
 TEST_F(ExporterTest, MetricsSayWhatThePoolDid) {
@@ -155,6 +168,26 @@ TEST_F(ExporterTest, FailuresAndMisusesAreCountedByKind) {
   EXPECT_EQ(after.at(misuse) - before.at(misuse), 1);
 }
 
+TEST_F(ExporterTest, TheApiHasThePastAndTheEvents) {
+  EXPECT_FALSE(pool().allocate(std::size_t{1} << 40, service().stream).ok());
+  const std::string events = fetch(port(), "/api/v1/events").body;
+  EXPECT_NE(events.find("\"kind\":\"failure\",\"bytes\":1099511627776,"), std::string::npos)
+      << events;
+  EXPECT_NE(events.find("\"failure\":{"), std::string::npos);
+  const std::string history = fetch(port(), "/api/v1/history").body;
+  EXPECT_NE(history.find("\"schema\":\"gpupool.history\""), std::string::npos);
+  EXPECT_EQ(history.find("\"time_ms\":[]"), std::string::npos) << "the first row is there at once";
+  EXPECT_EQ(fetch(port(), "/api/v1/history?resolution=2s").status, 400);
+  EXPECT_EQ(fetch(port(), "/api/v1/history?sinse=2").status, 400);
+  EXPECT_EQ(fetch(port(), "/api/v1/events?since=-2").status, 400);
+  const auto snapshot = fetch(port(), "/api/v1/snapshot");
+  const auto again =
+      fetch(port(), "/api/v1/snapshot", "GET",
+            "Host: localhost\r\nIf-None-Match: " + snapshot.headers.at("ETag") + "\r\n");
+  EXPECT_TRUE(again.status == 304 || again.headers.at("ETag") != snapshot.headers.at("ETag"));
+  EXPECT_TRUE(again.status != 304 || again.body.empty());
+}
+
 TEST_F(ExporterTest, MaintenanceRunsByItself) {
   const auto steps = [] {
     return scrape().at(std::string("gpupool_maintain_steps_total") + kLabels);
@@ -165,37 +198,6 @@ TEST_F(ExporterTest, MaintenanceRunsByItself) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_GE(steps(), before + 3);
-}
-
-TEST_F(ExporterTest, CaseD6NoCounterFallsWhileThreadsAllocate) {
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([t] {
-      const RawStream stream = service().backend.create_stream();
-      for (std::size_t i = 0; i < 4'000; ++i) {
-        const std::size_t bytes = 512 + (i * 7919 + static_cast<std::size_t>(t)) % (2 * kMiB);
-        const auto block = service().pool->allocate(bytes, stream);
-        if (block.ok()) service().pool->deallocate(block.value(), stream);
-        if (i % 500 == 0) service().pool->trim(0);
-      }
-    });
-  }
-  std::map<std::string, double> last;
-  for (int i = 0; i < 100; ++i) {
-    const auto page = scrape();
-    EXPECT_GT(page.size(), 100u);
-    for (const auto& [name, value] : page) {
-      if (name.find("_total") == std::string::npos && name.find("_count") == std::string::npos &&
-          name.find("_bucket") == std::string::npos) {
-        continue;
-      }
-      double& highest = last[name];
-      EXPECT_GE(value, highest) << name;
-      highest = value;
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(ExporterTest, TheNumberOfSeriesStaysWithinItsBound) {
@@ -227,6 +229,36 @@ TEST_F(ExporterTest, AForkedChildExitsAtOnceAndLeavesTheServerAlone) {
   EXPECT_EQ(WEXITSTATUS(status), 42);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
   EXPECT_EQ(fetch(port(), "/-/ready").status, 200);
+}
+
+TEST_F(ExporterTest, BeyondLoopbackNoPageHasTagsUnlessAskedFor) {
+  Result<Tag> tag = pool().find_tag("weights");
+  ASSERT_TRUE(tag.ok());
+  const auto block = pool().allocate({.bytes = kMiB, .tag = tag.value()}, service().stream).value();
+  EXPECT_FALSE(pool().allocate({.bytes = 64 * kGiB, .tag = tag.value()}, service().stream).ok());
+  for (const bool are_shown : {false, true}) {
+    auto started = Exporter::start(
+        pool(), {.bind = "0.0.0.0", .port = 0, .public_page = true, .public_details = are_shown});
+    ASSERT_TRUE(started.ok());
+    const auto* const exporter = started.value().release();  // quicker than stopping
+    for (const char* path : {"/metrics", "/api/v1/stats", "/api/v1/last_failure"}) {
+      const auto reply = fetch(exporter->port(), path);
+      EXPECT_EQ(reply.status, 200) << path;
+      EXPECT_EQ(reply.body.find("weights") != std::string::npos, are_shown) << path << reply.body;
+    }
+    const auto page = parse_page(fetch(exporter->port(), "/metrics").body);
+    const std::string series = "gpupool_tag_requested_bytes{device=\"0\",pool=\"default\",tag=\"";
+    EXPECT_EQ(page.at(series + (are_shown ? "weights" : "hidden") + "\"}"), 1.0 * kMiB);
+  }
+  EXPECT_TRUE(pool().deallocate(block, service().stream));
+}
+
+TEST_F(ExporterTest, AWrongPasswordFileKeepsTheExporterFromStartingAndNothingElse) {
+  const auto exporter =
+      Exporter::start(pool(), {.port = 0, .auth = {.user = "u", .password_file = "/nowhere"}});
+  ASSERT_FALSE(exporter.ok());
+  EXPECT_EQ(exporter.error().message,
+            "exporter.auth.password_file: /nowhere: No such file or directory");
 }
 
 TEST_F(ExporterTest, ATakenPortIsAnErrorAndThePoolWorksOn) {

@@ -11,8 +11,11 @@
 
 namespace gpupool::testing_support {
 
-Connection::Connection(std::uint16_t port) {
+Connection::Connection(std::uint16_t port, int receive_buffer_bytes) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (receive_buffer_bytes > 0) {
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(receive_buffer_bytes));
+  }
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);

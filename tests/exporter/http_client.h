@@ -13,7 +13,8 @@ namespace gpupool::testing_support {
 /// A TCP connection to 127.0.0.1 that is closed at the end of its scope.
 class Connection {
  public:
-  explicit Connection(std::uint16_t port);
+  /// With `receive_buffer_bytes` the kernel takes about so much that nobody reads, and no more.
+  explicit Connection(std::uint16_t port, int receive_buffer_bytes = 0);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

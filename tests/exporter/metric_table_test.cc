@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "exporter/http/stats_json.h"
+#include "exporter/metrics/openmetrics.h"
 #include "exporter/metrics/samples.h"
 #include "gpupool/options.h"
+#include "tests/exporter/openmetrics_parser.h"
 #include "tests/exporter/promtool.h"
 
 namespace gpupool::internal {
@@ -26,6 +28,7 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using testing_support::check_metrics;
+using testing_support::parse_openmetrics;
 
 bool ends_with_any(std::string_view text, std::initializer_list<std::string_view> ends) {
   return std::ranges::any_of(ends, [&](std::string_view end) { return text.ends_with(end); });
@@ -63,6 +66,18 @@ TEST(MetricTableTest, NamesFollowTheConventions) {
     for (const char* foreign : {"_ms_", "_ns_", "_us_", "_mib_", "_kb_", "_percent_", "_milli"}) {
       EXPECT_EQ(words.find(foreign), std::string::npos) << foreign;
     }
+  }
+}
+
+TEST(MetricTableTest, NamesStayDifferentWithoutTheirSuffixes) {
+  // OpenMetrics declares counters without _total and infos without _info.
+  std::set<std::string_view> stems;
+  for (const MetricRow& row : metric_table()) {
+    std::string_view stem = row.name;
+    for (const std::string_view suffix : {"_total", "_info"}) {
+      if (stem.ends_with(suffix)) stem.remove_suffix(suffix.size());
+    }
+    EXPECT_TRUE(stems.insert(stem).second) << row.name;
   }
 }
 
@@ -151,7 +166,7 @@ TEST(PoolFamiliesTest, AnUnusedPoolExposesEveryFamilyWithZeros) {
     }
   }
   EXPECT_GE(series, 120u);
-  EXPECT_LE(series, 220u);
+  EXPECT_LE(series, 240u);  // 35 of them are latencies by tier
   EXPECT_EQ(find_family(families, "gpupool_ladder_rungs_total").metric.size(),
             2 * kLadderRungCount);
   EXPECT_EQ(values(families, "gpupool_allocation_misses_total").size(), kMissReasonCount);
@@ -194,6 +209,8 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   stats.free_buddies_by_log2[12] = 4;
   stats.watched[0].fits = true;
   stats.threshold_fragmentation_ratio = 0.5;
+  stats.threshold_critical_fragmentation_ratio = 0.75;
+  stats.threshold_fallback_ratio = 0.125;
   stats.threshold_required_block_bytes = 4096;
   stats.pages_mapped = 900;
   stats.pages_unmapped = 300;
@@ -225,6 +242,8 @@ TEST(PoolFamiliesTest, ValuesAreWhatThePoolCounted) {
   EXPECT_EQ(values(families, "gpupool_watched_size_fits")["1073741824"], 1);
   EXPECT_EQ(values(families, "gpupool_alert_threshold"),
             (std::map<std::string, double>{{"GpupoolFragmentationHigh", 0.5},
+                                           {"GpupoolFragmentationCritical", 0.75},
+                                           {"GpupoolDriverFallbackRateHigh", 0.125},
                                            {"GpupoolLargestBlockBelowRequired", 4096}}));
   EXPECT_EQ(values(families, "gpupool_pages_mapped_total")[""], 900);
   EXPECT_EQ(values(families, "gpupool_pages_unmapped_total")[""], 300);
@@ -288,6 +307,32 @@ TEST(PoolFamiliesTest, DriverCallsAreAllInTheJoinedHistogram) {
   EXPECT_NEAR(joined.bucket.back().upper_bound, 0.536870912, 1e-9);
 }
 
+TEST(PoolFamiliesTest, AllocationsAreTimedByTier) {
+  Fixture fixture;
+  for (std::size_t tier = 0; tier <= kTierCount; ++tier) {
+    DurationHistogram& histogram = fixture.stats.allocation_duration[tier];
+    for (std::size_t i = 0; i < kDurationBuckets; ++i) histogram.count[i] = tier + 1;
+    histogram.sum_ns = 500'000'000 * (tier + 1);
+  }
+  const auto families = fixture.collect();
+  const auto& family = find_family(families, "gpupool_allocation_duration_seconds");
+  ASSERT_EQ(family.metric.size(), kTierCount + 1);
+  const std::vector<std::string> tiers = {"cache", "size_class", "buddy", "run", "miss"};
+  const std::uint64_t buckets_below[] = {2, 6, 10, 14};  // of the pool's, 64 ns * 2^i
+  const double bounds[] = {128e-9, 2048e-9, 32768e-9, 524288e-9};
+  for (std::size_t tier = 0; tier <= kTierCount; ++tier) {
+    EXPECT_EQ(family.metric[tier].label.back().value, tiers[tier]);
+    const auto& histogram = family.metric[tier].histogram;
+    EXPECT_EQ(histogram.sample_count, kDurationBuckets * (tier + 1));
+    EXPECT_DOUBLE_EQ(histogram.sample_sum, 0.5 * static_cast<double>(tier + 1));
+    ASSERT_EQ(histogram.bucket.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(histogram.bucket[i].upper_bound, bounds[i], 1e-12);
+      EXPECT_EQ(histogram.bucket[i].cumulative_count, buckets_below[i] * (tier + 1));
+    }
+  }
+}
+
 TEST(PoolFamiliesTest, SizesAreCountedInFactorsOfFour) {
   Fixture fixture;
   for (std::size_t i = 0; i < kSizeBuckets; ++i) fixture.stats.requests_by_size[i] = 1;
@@ -333,6 +378,7 @@ TEST(PoolFamiliesTest, CaseD10OddNamesAndNumbersStayAValidPage) {
   EXPECT_EQ(text.find("-Inf"), std::string::npos);
   EXPECT_EQ(values(families, "gpupool_tag_requested_bytes")["untagged"], 9);
   EXPECT_EQ(check_metrics(text), "");
+  EXPECT_EQ(parse_openmetrics(openmetrics_text(families)).verdict(), "");
   EXPECT_NE(json.find("\"held_bytes\":1234567,"), std::string::npos);
   EXPECT_NE(json.find("\"pool\":\"a\\\"b\\\\c\\u000ad\xef\xbf\xbd\xc3\xa4\""), std::string::npos);
   EXPECT_NE(json.find("\"fragmentation_ratio\":0,"), std::string::npos);

@@ -26,7 +26,7 @@ def install(options, prefix):
     command = [options.cmake, "--install", options.build, "--prefix", prefix]
     processes.run(command + (["--config", options.config] if options.config else []), 120)
     for name in ("bin/gpupool", "include/gpupool/pool.h", "include/gpupool/exporter/exporter.h",
-                 "share/gpupool/configs/prometheus/alerts.yml",
+                 "share/gpupool/configs/prometheus/rules/gpupool.rules.yml",
                  "share/gpupool/dashboards/grafana/gpupool-process.json",
                  "share/gpupool/runbooks/GpupoolOutOfMemory.md"):
         processes.require((prefix / name).is_file(), f"not installed: {name}")

@@ -222,6 +222,30 @@ TEST_F(PluginProcessTest, TheExporterServesTheDevicesPool) {
       },
       ::testing::ExitedWithCode(0), "url http://127.0.0.1:[0-9]+/\n");
 }
+
+TEST_F(PluginProcessTest, AllDevicesShareOneExporterWhoseFileIsGoneAtTheEnd) {
+  const std::string targets = ::testing::TempDir() + "gpupool-targets";
+  std::filesystem::remove_all(targets);
+  const std::string path =
+      write_config("exporter: {port: 0, discovery: {directory: \"" + targets + "\"}}\n");
+  EXPECT_EXIT(
+      {
+        setenv("GPUPOOL_CONFIG", path.c_str(), 1);
+        const Plugin plugin;
+        const auto url = plugin.find<decltype(gpupool_torch_url)>("gpupool_torch_url");
+        char first[64] = "";
+        char second[64] = "";
+        plugin.free(plugin.alloc(kMiB, 0), kMiB, 0);
+        plugin.free(plugin.alloc(kMiB, 1), kMiB, 1);
+        url(0, first, sizeof first);
+        url(1, second, sizeof second);
+        if (std::string(first).empty() || std::string(first) != second) std::_Exit(1);
+        if (std::filesystem::is_empty(targets)) std::_Exit(2);
+        std::exit(0);  // by way of the handlers
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_TRUE(std::filesystem::is_empty(targets));
+}
 #endif
 
 /// What a forked child sees; 0 where it is as it should be.

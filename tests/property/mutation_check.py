@@ -383,6 +383,12 @@ MUTATIONS = (
     Mutation("a dependency in a capture orders the streams", "pool/upkeep.cc",
              "  if (place(source.state(), std::nullopt, {}).is_capturing) return false;\n", "", (),
              "DependencyTest.NoneIsNoted*", "streams"),
+    Mutation("a threshold is told of at once", "pool/threshold_watch.cc",
+             "  if (now_ns - *state.since_ns < reading.hold_ns) return;\n", "", (),
+             "ThresholdWatchTest.*", "pool"),
+    Mutation("a threshold has no hysteresis", "pool/threshold_watch.cc",
+             "    if (!reading.is_over) return;\n", "    if (reading.is_reached) return;\n", (),
+             "ThresholdWatchTest.*", "pool"),
 )
 
 

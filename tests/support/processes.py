@@ -4,6 +4,7 @@ Every wait has a deadline. A test that fails shows what the process printed.
 """
 import contextlib
 import ctypes
+import os
 import pathlib
 import signal
 import socket
@@ -68,13 +69,18 @@ def die_with_parent():
 class Process:
     """A child whose output goes to a file, ended by stop() whatever the test does."""
 
-    def __init__(self, name, command, folder):
+    def __init__(self, name, command, folder, environment=None):
         self.name = name
         self._log = pathlib.Path(folder) / f"{name}.log"
         with open(self._log, "wb") as log:
             self._child = subprocess.Popen([str(word) for word in command], stdout=log,
                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                           env={**os.environ, **(environment or {})},
                                            preexec_fn=die_with_parent)
+
+    @property
+    def pid(self):
+        return self._child.pid
 
     def output(self):
         return self._log.read_text(errors="replace")
@@ -89,10 +95,16 @@ class Process:
         except subprocess.TimeoutExpired:
             raise TestFailure(f"{self.name} still runs after {seconds} s:\n{self.output()}")
 
+    def send(self, number):
+        if not self.ended():
+            self._child.send_signal(number)
+
+    def ask_to_stop(self):
+        self.send(signal.SIGTERM)
+
     def stop(self, seconds=10.0):
         """SIGTERM; returns the exit code. A child that does not end is killed, and that fails."""
-        if not self.ended():
-            self._child.send_signal(signal.SIGTERM)
+        self.ask_to_stop()
         try:
             return self._child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -107,9 +119,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def running(name, command, folder):
-    """A process for the length of a with block."""
-    process = Process(name, command, folder)
+def running(name, command, folder, environment=None):
+    """A process for the length of a with block; `environment` is added to ours."""
+    process = Process(name, command, folder, environment)
     try:
         yield process
     finally:

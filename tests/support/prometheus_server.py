@@ -1,8 +1,8 @@
 """The distribution's own Prometheus, scraping one target with the shipped configuration.
 
-The configuration and the rules are those of configs/prometheus, rendered: only the targets and the
-times change, and a time that is not found is a failure, so that the shipped files cannot drift away
-from what is tested.
+The configuration is that of configs/prometheus, the rules are made by configs/rules/generate.py: only
+the targets and the values change, and what is not found is a failure, so that the shipped files
+cannot drift away from what is tested.
 """
 import contextlib
 import json
@@ -18,22 +18,46 @@ def replace(text, old, new):
     return re.sub(old, new, text, flags=re.M)
 
 
-def render(source, folder, target, alert_times=()):
-    """Writes prometheus.yml and alerts.yml into `folder`; times of seconds instead of minutes.
+def render(source, folder, target, settings=(), alertmanager=None):
+    """Writes prometheus.yml and the rules into `folder`, with scrapes each second.
 
-    alert_times: (expression, replacement) pairs for alerts.yml.
+    settings: PATH=VALUE in configs/rules/values.yaml, as `alerts.GpupoolRetries.for=2s`.
     """
     config = (source / "configs/prometheus/prometheus.yml").read_text()
     config = replace(config, r"scrape_interval: 15s", "scrape_interval: 1s")
     config = replace(config, r"scrape_timeout: 10s", "scrape_timeout: 1s")
     config = replace(config, r"evaluation_interval: 15s", "evaluation_interval: 1s")
-    config = replace(config, r"(?:^ +- localhost:\d+\n)+", f"          - {target}\n")
-    rules = (source / "configs/prometheus/alerts.yml").read_text()
-    for old, new in alert_times:
-        rules = replace(rules, old, new)
+    config = replace(config, r"(?:^ +- localhost:100\d+\n)+", f"          - {target}\n")
+    write(source, folder, config, settings, alertmanager)
+
+
+def write(source, folder, config, settings=(), alertmanager=None):
+    """The configuration and the rules that it names; nobody is told where no Alertmanager is given."""
+    if alertmanager is None:
+        config = replace(config, r"^alerting:\n(^ .*\n)+", "")
+    else:
+        config = replace(config, r"localhost:9093", alertmanager)
     (folder / "prometheus.yml").write_text(config)
-    (folder / "alerts.yml").write_text(rules)
+    command = [source / "configs/rules/generate.py", "--output", folder / "rules"]
+    for setting in ("rules.interval=1s", *settings):
+        command += ["--set", setting]
+    processes.run(command, 20)
     processes.run(["promtool", "check", "config", folder / "prometheus.yml"], 20)
+
+
+def render_discovery(source, folder, files, url, settings=(), alertmanager=None):
+    """Writes prometheus.yml from file_sd.yml: the targets of `files`, and once more, as the job
+    gpupool-http, those of `url`, by the form that the shipped file has in its comment."""
+    config = (source / "configs/prometheus/file_sd.yml").read_text()
+    for time in ("scrape_interval: 15s", "scrape_timeout: 10s", "evaluation_interval: 15s",
+                 "refresh_interval: 30s"):
+        config = replace(config, time, time.split(":")[0] + ": 1s")
+    config = replace(config, r"/var/lib/gpupool/targets/\*\.json", str(files))
+    config = replace(config, r"^  # ( *- job_name: gpupool)$", r"  \1-http")
+    head, commented = config.split("gpupool-http\n")
+    commented = replace(commented, r"^  # ", "  ")
+    commented = replace(commented, r"http://127\.0\.0\.1:10063/sd", url)
+    write(source, folder, head + "gpupool-http\n" + commented, settings, alertmanager)
 
 
 class Prometheus:

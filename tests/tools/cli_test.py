@@ -638,6 +638,28 @@ class Demo(Case):
         first.process.terminate()
         self.assertEqual(first.result()[0], 0)
 
+    def test_a_hang_up_reads_the_configuration_again(self):
+        config = self.write("gpupool.yaml", "pool: {slack: 1%}\n")
+        demo = Running(self, "--for", "60", "--port", "0", "--config", config)
+        for text, slack in (("pool: {slack: 2%}\n", "0.02"), ("pool: {slakc: 3%}\n", "0.02"),
+                            ("pool: {slack: 3%}\n", "0.03")):
+            config.write_text(text)
+            demo.process.send_signal(signal.SIGHUP)
+            taken = int("slakc" not in text)
+            deadline = time.monotonic() + 10
+            page = ""
+            while time.monotonic() < deadline and not (
+                    f'gpupool_slack_ratio{{device="0",pool="default"}} {slack}\n' in page and
+                    f"gpupool_config_last_reload_successful {taken}\n" in page):
+                page = demo.get("metrics")
+                time.sleep(0.02)
+            self.assertLess(time.monotonic(), deadline, page)
+        demo.process.terminate()
+        code, _, error = demo.result()
+        self.assertEqual(code, 0, error)
+        self.assertIn(f"configuration read again from {config}, changed: pool.slack\n", error)
+        self.assertIn(f"the one before stays: {config}:1: pool.slakc: unknown key", error)
+
     def test_failed_allocations_are_data_and_reported_once(self):
         config = self.write("small.yaml", "version: 1\npool:\n  capacity: 512MiB\n")
         demo = Running(self, "--for", "2", "--port", "0", "--speed", "4", "--config", config)

@@ -234,11 +234,15 @@ TEST_F(PoolUpkeepTest, ReconfigureChangesAllOrNothing) {
   options.slack = 0.05;
   options.thresholds.fragmentation_ratio = 0.7;
   options.thresholds.required_block_bytes = 5 * kMiB;
+  options.thresholds.critical_fragmentation_ratio = 0.9;
+  options.thresholds.fallback_ratio = 0.25;
   ASSERT_TRUE(pool_->reconfigure(options).ok());
   StatsV1 stats = pool_->stats();
   EXPECT_EQ(stats.slack, 0.05);
   EXPECT_EQ(stats.threshold_fragmentation_ratio, 0.7);
   EXPECT_EQ(stats.threshold_required_block_bytes, 5 * kMiB);
+  EXPECT_EQ(stats.threshold_critical_fragmentation_ratio, 0.9);
+  EXPECT_EQ(stats.threshold_fallback_ratio, 0.25);
   EXPECT_EQ(stats.reconfigurations, 1u);
 
   const auto refuse = [&](auto change, Error error) {
@@ -253,6 +257,9 @@ TEST_F(PoolUpkeepTest, ReconfigureChangesAllOrNothing) {
   refuse([](RuntimeOptions& o) { o.slack = 1.5; }, Error::invalid_argument);
   refuse([](RuntimeOptions& o) { o.thresholds.fragmentation_ratio = -0.1; },
          Error::invalid_argument);
+  refuse([](RuntimeOptions& o) { o.thresholds.critical_fragmentation_ratio = 1.1; },
+         Error::invalid_argument);
+  refuse([](RuntimeOptions& o) { o.thresholds.fallback_ratio = -0.1; }, Error::invalid_argument);
   refuse([](RuntimeOptions& o) { o.slack = std::numeric_limits<double>::quiet_NaN(); },
          Error::invalid_argument);
   stats = pool_->stats();

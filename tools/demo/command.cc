@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpupool/exporter/event_log.h"
 #include "gpupool/exporter/exporter.h"
 #include "gpupool/pool.h"
 #include "tools/check_config/config_file.h"
@@ -60,6 +61,7 @@ Result<std::vector<Trace>, Status> load_traces(const Command& command) {
 /// Everything the demo runs on. Ends in the reverse order.
 struct Service {
   std::vector<Trace> traces;
+  EventLog events;
   Device device;
   std::unique_ptr<Pool> pool;
   std::unique_ptr<Exporter> exporter;
@@ -70,7 +72,10 @@ Result<std::unique_ptr<Exporter>, Status> start_exporter(const Command& command,
   if (command.has_port) {
     options.port = static_cast<std::uint16_t>(command.port);
     options.port_count = 1;
+    options.on_port_taken = OnPortTaken::fail;
   }
+  options.reload_on_sighup = true;
+  options.log = print_error;
   auto exporter = Exporter::start(pool, options);
   if (!exporter.ok() && command.has_port) {
     return Status{exporter.error().code,
@@ -94,7 +99,10 @@ Result<std::unique_ptr<Service>, Status> start_service(const Command& command, C
                   "--port " + std::to_string(command.port) +
                       ": the configuration says that nothing is served (exporter.enabled: false)"};
   }
+  const Config loaded = config;
   config.pool.misuse_handler = log_misuse;
+  config.pool.observer = &service->events;
+  config.exporter.events = &service->events;
   auto pool = Pool::create(*service->device.backend, std::move(config.pool));
   if (!pool.ok()) return pool.error();
   service->pool = std::move(pool).value();
@@ -103,6 +111,7 @@ Result<std::unique_ptr<Service>, Status> start_service(const Command& command, C
     auto exporter = start_exporter(command, *service->pool, config.exporter);
     if (!exporter.ok()) return exporter.error();
     service->exporter = std::move(exporter).value();
+    if (!loaded.path.empty()) service->exporter->enable_reload(loaded);
   }
   return service;
 }
@@ -214,7 +223,8 @@ void add_demo_command(CLI::App& app, Action& action) {
                                             "Stop after so many seconds (default: when told to)");
   CLI::Option* const port =
       add_number(demo, "--port", command->port, 0, 65535,
-                 "Serve on this port or fail; 0 is any (default: the first free one from " +
+                 "Serve on this port, or on that of LOCAL_RANK from there, or fail; 0 is any"
+                 " (default: the first free one from " +
                      std::to_string(kDefaultPort) + ")");
   demo.add_option("--config", command->config_path,
                   "Settings: a YAML file, as configs/gpupool.yaml explains it")

@@ -14,6 +14,8 @@
 
 namespace gpupool {
 
+struct FailureReport;
+
 enum class SlowPathEventKind : std::uint8_t {
   driver_call,   // operation, bytes, duration; failed says how it ended
   growth,        // bytes that the arena gained
@@ -40,6 +42,7 @@ struct SlowPathEvent {
   TrimReason trim_reason = TrimReason::api;
   DriverOperation operation = DriverOperation::create;
   Misuse misuse = Misuse::foreign_pointer;
+  const FailureReport* report = nullptr;  // failure: all about it; gone once the observer returns
 };
 
 const char* to_string(SlowPathEventKind value) noexcept;

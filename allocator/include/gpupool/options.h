@@ -72,11 +72,15 @@ using CapacityLimit = std::variant<double, std::uint64_t>;
 /// A page; a smaller CapacityLimit is refused.
 inline constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;
 
-/// Values at which alerts fire; exported, and compared by nobody inside the pool yet.
+/// Values at which alerts fire; exported, and what a ThresholdWatch compares with.
 struct Thresholds {
   double fragmentation_ratio = 0.5;
   /// The largest request that this process will make; 0: not declared.
   std::uint64_t required_block_bytes = 0;
+  /// Of the same ratio, for the alert that does not wait.
+  double critical_fragmentation_ratio = 0.8;
+  /// Of all requests, those that are served outside the arena.
+  double fallback_ratio = 0.01;
 };
 
 /// More than any device has; a larger number in TrimOptions is refused.

@@ -107,6 +107,8 @@ struct BlockInfo {
   std::optional<std::uint64_t> stream_handle;
 };
 
+using BlockVisitor = std::function<void(const BlockInfo&)>;
+
 /// What of the driver's a block lies in, for passing it to another process or to a network adapter.
 struct ExportInfo {
   enum class Kind : std::uint8_t {
@@ -238,7 +240,11 @@ class Pool {
   /// Calls `visitor` for every block and free piece, by rising address inside the arena, fallbacks
   /// last. Holds the pool's lock: for tests and snapshots; the visitor must not call the pool.
   /// Blocks that threads take from their caches meanwhile are shown as they were or as they are.
-  void visit_blocks(const std::function<void(const BlockInfo&)>& visitor) const;
+  void visit_blocks(const BlockVisitor& visitor) const;
+  /// The same for pools that others use meanwhile: a part at a time, so that nobody waits for the
+  /// lock longer than about 30 us, and `visitor` is called under no lock. What it shows is of
+  /// several moments, and what changes in between may be missing, in part too, or shown twice.
+  void visit_blocks_in_parts(const BlockVisitor& visitor) const;
   FailureReport last_failure() const;
   Result<Tag> find_tag(std::string_view name) const;
   const std::string& name() const noexcept;

@@ -329,6 +329,9 @@ struct StatsV1 {
   double recycling_wait = 0;  // RuntimeOptions::recycling_wait in force
 
   std::uint64_t closed_calls = 0;  // in a forked child, whose statistics have nothing else
+
+  double threshold_critical_fragmentation_ratio = 0;
+  double threshold_fallback_ratio = 0;
 };
 
 }  // namespace gpupool

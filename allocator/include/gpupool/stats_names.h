@@ -106,6 +106,8 @@ inline constexpr StatsRatio kStatsRatios[] = {
     {"slack", &StatsV1::slack},
     {"recycling_wait", &StatsV1::recycling_wait},
     {"threshold_fragmentation_ratio", &StatsV1::threshold_fragmentation_ratio},
+    {"threshold_critical_fragmentation_ratio", &StatsV1::threshold_critical_fragmentation_ratio},
+    {"threshold_fallback_ratio", &StatsV1::threshold_fallback_ratio},
 };
 
 /// Counts by an enum; `label` names the enumerator of an index.

@@ -3,8 +3,13 @@
 
 namespace gpupool::torch {
 
-Result<std::string, Status> serve(Pool& /*pool*/, const ExporterOptions& /*options*/) {
+SlowPathObserver* keep_events(ExporterOptions& /*options*/) { return nullptr; }
+
+Result<std::string, Status> serve(Pool& /*pool*/, const Config& /*config*/,
+                                  const EventLog* /*events*/) {
   return Status{Error::not_supported, "this library was built without the exporter"};
 }
+
+void retire_serving() {}
 
 }  // namespace gpupool::torch

@@ -33,6 +33,7 @@ void note_exit() {
   Phase expected = Phase::running;
   // A forked child has no upkeep thread, and its lock may have been taken at the fork.
   if (!process_phase.load()->compare_exchange_strong(expected, Phase::ending)) return;
+  retire_serving();
   process_upkeep->end(kPatience);
 }
 
@@ -135,6 +136,8 @@ Result<gpupool_pool*, Status> Runtime::make_locked(int device) {
   if (!backend.ok()) return failed(backend.error());
   PoolOptions options = config.pool;
   options.misuse_handler = misuse_handler(device, options.tags);
+  ExporterOptions exporter = config.exporter;
+  options.observer = keep_events(exporter);
   auto pool = Pool::create(*backend.value(), std::move(options));
   if (!pool.ok()) return failed(pool.error());
   const auto index = static_cast<std::size_t>(device);
@@ -155,7 +158,7 @@ Result<gpupool_pool*, Status> Runtime::make_locked(int device) {
                      [this] { keep_up(); })) {
     log_line("no thread for upkeep: idle memory is not given back by itself");
   }
-  if (config.exporter.enabled) serve_locked(device, pool_of(made));
+  if (exporter.enabled) serve_locked(device, pool_of(made), exporter.events);
   return made;
 }
 
@@ -186,8 +189,8 @@ void Runtime::keep_up() {
   for_each_pool([](int /*device*/, gpupool_pool* pool) { pool_of(pool).maintain(); });
 }
 
-void Runtime::serve_locked(int device, Pool& pool) {
-  auto served = serve(pool, settings_->config.exporter);
+void Runtime::serve_locked(int device, Pool& pool, const EventLog* events) {
+  auto served = serve(pool, settings_->loaded, events);
   if (served.ok()) {
     urls_[static_cast<std::size_t>(device)] = served.value();
     log_line("device " + std::to_string(device) + ": metrics at " + served.value());

@@ -87,7 +87,7 @@ class Runtime {
   Result<void, Status> limit_to(double fraction, int device, Pool& pool) const;
   void watch_process();
   void keep_up();
-  void serve_locked(int device, Pool& pool);
+  void serve_locked(int device, Pool& pool, const EventLog* events);
 
   std::atomic<Phase> phase_{Phase::running};
   std::atomic<bool> is_in_use_{false};

@@ -40,6 +40,7 @@ Result<Settings, Status> read_settings(const std::string& path) {
       return Status{Error::invalid_argument, "the configuration is wrong: " + file.problems};
     }
   }
+  settings.loaded = settings.config;
   if (auto applied = apply_environment(settings.config); !applied.ok()) return applied.error();
   return settings;
 }

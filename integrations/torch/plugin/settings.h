@@ -14,6 +14,8 @@ namespace gpupool::torch {
 
 struct Settings {
   Config config;
+  /// The same without what the environment says, for comparing it with the file later.
+  Config loaded;
   /// "": no file. Without one nothing is served by HTTP, as nobody asked for it.
   std::string path;
 };

@@ -5,7 +5,7 @@
 //   registry.RegisterCollectable(collector);   // the registry keeps only a weak reference
 //
 // Thread safety: Collect may be called from any thread; it makes no driver call and throws
-// nothing of ours. The pool outlives the collector. Cost: one Pool::stats() and about 170 series.
+// nothing of ours. The pool outlives the collector. Cost: one Pool::stats() and about 230 series.
 #ifndef GPUPOOL_EXPORTER_COLLECTOR_H_
 #define GPUPOOL_EXPORTER_COLLECTOR_H_
 

@@ -11,6 +11,8 @@
 #define GPUPOOL_EXPORTER_CONFIG_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,19 +24,93 @@
 
 namespace gpupool {
 
+class EventLog;
+
 /// First port tried by default; ranks of one host take the ones after it (to 10079).
 inline constexpr std::uint16_t kDefaultPort = 10064;
+
+/// Basic authentication (RFC 7617). The password is one of the three; where none is given, or it
+/// cannot be read, the exporter does not start. It goes over the network as it is: a proxy or a
+/// sidecar that ends TLS belongs in front.
+struct BasicAuth {
+  std::string user;           // empty: nobody has to say who he is
+  std::string password_file;  // its content, without a line break at the end
+  std::string password_env;   // name of an environment variable
+  std::string password;
+};
+
+/// What is done where the port that is tried first is taken.
+enum class OnPortTaken : std::uint8_t {
+  next,  // the other ports of the range are tried, upward and then from its start (default)
+  any,   // any free port
+  fail   // nothing is served
+};
+const char* to_string(OnPortTaken value) noexcept;
+
+/// Larger numbers of ranks and of a job's processes are refused.
+inline constexpr std::uint32_t kMaxRank = 2'147'483'647;
+inline constexpr std::uint32_t kMaxLocalRank = 1023;
+
+/// The place of this process in a distributed job. What is not given here is what torchrun or SLURM
+/// have put into the environment.
+struct JobOptions {
+  std::string id;  // [A-Za-z0-9_.-], up to 64 characters
+  std::optional<std::uint32_t> rank;
+  std::optional<std::uint32_t> local_rank;  // among the processes of this host
+  std::optional<std::uint32_t> world_size;
+};
+
+/// How this process makes itself known to a Prometheus that finds its targets in files.
+struct DiscoveryOptions {
+  /// Where a file for this process is put while it serves: an absolute path, in which {job_id} and
+  /// {uid} stand for those of the process. "": nowhere.
+  std::string directory;
+  /// The host or address that Prometheus is to use. "": `bind`, or this host's name where that
+  /// is 0.0.0.0 or ::.
+  std::string address;
+};
 
 struct ExporterOptions {
   bool enabled = true;
   /// An IPv4 or IPv6 address, not a name.
   std::string bind = "127.0.0.1";
-  /// First port to try; 0: any free one.
+  /// The port of local rank 0, and of a process without one; local rank n tries `port` + n first.
+  /// 0: any free one.
   std::uint16_t port = kDefaultPort;
-  /// How many ports from `port` upward are tried; 1 where a port was asked for.
+  /// The range for OnPortTaken::next: so many ports from `port` upward. 1 where a port was asked
+  /// for: each local rank then has one port alone.
   std::uint16_t port_count = 16;
+  OnPortTaken on_port_taken = OnPortTaken::next;
   /// Serves the page and the API beyond loopback, too; /metrics is served wherever it is bound.
   bool public_page = false;
+  /// Shows addresses of blocks and names of tags beyond loopback, too; without it there are none on
+  /// any page there.
+  bool public_details = false;
+  /// Names that a request may be addressed to (Host), beside IP addresses and, on loopback,
+  /// localhost. Empty: any name beyond loopback.
+  std::vector<std::string> host_names;
+  /// Networks that are answered, as "10.0.0.0/8" or "fd00::/8"; empty: all. This machine always is.
+  std::vector<std::string> allow_networks;
+  /// For every path but the health checks.
+  BasicAuth auth;
+  /// A file that is written when the exporter stops, for node_exporter's textfile collector, which
+  /// reads names that end in .prom; also where `enabled` is false. Empty: none. {rank},
+  /// {local_rank} and {pid} are those of the process.
+  std::string textfile;
+  /// How often it is written before that; 0: not.
+  std::uint64_t textfile_every_ns = 0;
+  /// What /api/v1/events shows, which is to be the pool's observer as well (event_log.h); nullptr:
+  /// nothing. Outlives the exporter.
+  const EventLog* events = nullptr;
+  JobOptions job;
+  DiscoveryOptions discovery;
+  /// SIGHUP makes the exporter read the configuration file again (Exporter::enable_reload). Unless
+  /// this is asked for, what the process does on a SIGHUP is left as it is.
+  bool reload_on_sighup = false;
+  /// Told in a line what a person should know: what of the environment was left out, what could not
+  /// be done. Called under no lock, from threads of the exporter, too; must not throw. Empty: a
+  /// line on standard error.
+  std::function<void(const std::string& line)> log;
 };
 
 /// What becomes of a PyTorch job whose configuration is wrong.
@@ -62,6 +138,8 @@ struct Config {
   PoolOptions pool;
   ExporterOptions exporter;
   TorchOptions torch;
+  /// The file it was loaded from, "" where it was none.
+  std::string path;
 };
 
 struct ConfigError {

@@ -1,0 +1,37 @@
+#include "exporter/hang_up_signal.h"
+
+#include <atomic>
+
+namespace gpupool::internal {
+namespace {
+
+std::atomic<std::uint32_t> count{0};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "it is used by a signal handler");
+
+void note(int) { count.fetch_add(1, std::memory_order_relaxed); }
+
+}  // namespace
+
+HangUpSignal::HangUpSignal() : seen_(count.load(std::memory_order_relaxed)) {
+  struct sigaction action {};
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART;  // what the program waits for is not to be broken off
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGHUP, &action, &before_);
+}
+
+HangUpSignal::~HangUpSignal() {
+  struct sigaction now {};
+  sigaction(SIGHUP, nullptr, &now);
+  const bool is_ours = (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == note;
+  if (is_ours) sigaction(SIGHUP, &before_, nullptr);
+}
+
+bool HangUpSignal::take() noexcept {
+  const std::uint32_t now = count.load(std::memory_order_relaxed);
+  const bool has_come = now != seen_;
+  seen_ = now;
+  return has_come;
+}
+
+}  // namespace gpupool::internal

@@ -1,0 +1,186 @@
+// What a scrape costs when a pool is full, and that nothing a pool goes through changes how many
+// series there are. Figures are printed; bounds are those of the design.
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exporter/metrics/openmetrics.h"
+#include "exporter/metrics/page_families.h"
+#include "gpupool/exporter/collector.h"
+#include "gpupool/simulated_backend.h"
+
+namespace gpupool {
+namespace {
+
+constexpr std::uint64_t kKiB = 1 << 10;
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr double kSlower = 30;  // instrumented: only that it works
+#else
+constexpr double kSlower = 1;
+#endif
+constexpr double kStatsUs = 200 * kSlower;
+constexpr double kTextUs = 1000 * kSlower;
+constexpr double kPauseUs = 1 * kSlower;
+
+double cpu_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+/// The median of what `call` takes, in microseconds of this thread's CPU time.
+template <class Call>
+double median_us(int times, Call call) {
+  std::vector<double> taken;
+  for (int i = 0; i < times; ++i) {
+    const double start = cpu_us();
+    call();
+    taken.push_back(cpu_us() - start);
+  }
+  std::sort(taken.begin(), taken.end());
+  return taken[taken.size() / 2];
+}
+
+std::size_t count_series(const std::vector<prometheus::MetricFamily>& families) {
+  std::size_t series = 0;
+  for (const auto& family : families) {
+    for (const auto& metric : family.metric) series += internal::series_count(family, metric);
+  }
+  return series;
+}
+
+class ScaleTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    pool_ = Pool::create(backend_, {}).value();
+    stream_ = pool_->adopt_stream(backend_.create_stream()).value();
+  }
+  std::vector<prometheus::MetricFamily> collect() const { return PoolCollector(*pool_).Collect(); }
+
+  SimulatedBackend backend_{{.capacity_bytes = 140 * kGiB}};
+  std::unique_ptr<Pool> pool_;
+  StreamRef stream_;
+};
+
+TEST_F(ScaleTest, AMillionLiveBlocksCostAScrapeNothing) {
+  for (std::uint64_t i = 0; i < 1'000'000; ++i) {
+    const std::uint64_t bytes = 512 + i * 7919 % (i % 100 == 0 ? 300 * kKiB : 8 * kKiB);
+    ASSERT_TRUE(pool_->allocate(bytes, stream_).ok());
+  }
+  ASSERT_EQ(pool_->stats().live_blocks, 1'000'000u);
+  constexpr int kCalls = 100;  // so that reading the clock is a small part
+  const double stats = median_us(21,
+                                 [&] {
+                                   for (int i = 0; i < kCalls; ++i)
+                                     static_cast<void>(pool_->stats());
+                                 }) /
+                       kCalls;
+  const double text = median_us(101, [&] { prometheus::TextSerializer().Serialize(collect()); });
+  const double open = median_us(101, [&] { internal::openmetrics_text(collect()); });
+  std::printf(
+      "  with 1000000 live blocks: stats %.1f us; %zu series: text %.0f us, OpenMetrics"
+      " %.0f us\n",
+      stats, count_series(collect()), text, open);
+  EXPECT_LE(stats, kStatsUs);
+  EXPECT_LE(text, kTextUs);
+  EXPECT_LE(open, kTextUs);
+}
+
+/// The longest that one pair of allocation and free takes, but for one in a thousand; in
+/// microseconds of this thread's wall time, as what waits for a lock uses no CPU.
+double pair_us(Pool& pool, StreamRef stream, std::uint64_t bytes, int pairs) {
+  std::vector<double> taken;
+  taken.reserve(static_cast<std::size_t>(pairs));
+  for (int i = 0; i < pairs; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.deallocate(pool.allocate(bytes, stream).value(), stream);
+    const std::chrono::duration<double, std::micro> pair = std::chrono::steady_clock::now() - start;
+    taken.push_back(pair.count());
+  }
+  const auto rank = taken.begin() + static_cast<std::ptrdiff_t>(taken.size() * 99 / 100);
+  std::nth_element(taken.begin(), rank, taken.end());
+  return *rank;
+}
+
+TEST_F(ScaleTest, ScrapesDoNotPauseAThreadThatAllocates) {
+  for (std::uint64_t i = 0; i < 1'000'000; ++i) {
+    ASSERT_TRUE(pool_->allocate(512 + i * 7919 % (8 * kKiB), stream_).ok());
+  }
+  for (const std::uint64_t bytes : {4 * kKiB, 40 * kMiB}) {
+    const double alone = pair_us(*pool_, stream_, bytes, 20'000);
+    std::atomic<bool> is_over{false};
+    std::thread scraper([&] {
+      while (!is_over) static_cast<void>(pool_->stats());
+    });
+    const double scraped = pair_us(*pool_, stream_, bytes, 20'000);
+    is_over = true;
+    scraper.join();
+    std::printf(
+        "  a pair of %llu bytes, p99: %.2f us alone, %.2f us while stats() is called without "
+        "pause\n",
+        static_cast<unsigned long long>(bytes), alone, scraped);
+    EXPECT_LE(scraped, alone + kPauseUs);
+  }
+}
+
+/// All that tells one series from another.
+std::set<std::string> names_of(const std::vector<prometheus::MetricFamily>& families) {
+  std::set<std::string> names;
+  for (const auto& family : families) {
+    if (family.name == "gpupool_pool_info") continue;  // a reload changes what its labels say
+    for (const auto& metric : family.metric) {
+      std::string name = family.name;
+      for (const auto& label : metric.label) name += "," + label.name + "=" + label.value;
+      for (const auto& bucket : metric.histogram.bucket) {
+        names.insert(name + ",le=" + std::to_string(bucket.upper_bound));
+      }
+      names.insert(std::move(name));
+    }
+  }
+  return names;
+}
+
+TEST_F(ScaleTest, TheSeriesAreTheSameWhateverThePoolGoesThrough) {
+  const auto before = names_of(collect());
+  const std::size_t series = count_series(collect());
+  for (std::uint64_t bytes = 1; bytes <= 100'000; ++bytes) {
+    pool_->deallocate(pool_->allocate(bytes * 7, stream_).value(), stream_);
+  }
+  EXPECT_EQ(names_of(collect()), before) << "100 000 sizes";
+  for (int i = 0; i < 10'000; ++i) {
+    const StreamRef own = pool_->adopt_stream(backend_.create_stream()).value();
+    pool_->deallocate(pool_->allocate(4096, own).value(), own);
+    if (i % 10 != 0) pool_->release_stream(own);  // some end, some stay
+  }
+  EXPECT_EQ(names_of(collect()), before) << "10 000 streams";
+  for (int i = 0; i < 1'000; ++i) {
+    std::thread([&] { pool_->deallocate(pool_->allocate(4096, stream_).value(), stream_); }).join();
+  }
+  EXPECT_EQ(names_of(collect()), before) << "1 000 threads";
+  RuntimeOptions options = pool_->runtime_options();
+  for (int i = 0; i < 8; ++i) {
+    options.recycling = i % 2 == 0 ? Recycling::off : Recycling::pressure;
+    options.policy = i % 3 == 0 ? CrossStreamPolicy::wait : CrossStreamPolicy::when_done;
+    options.thresholds.required_block_bytes = static_cast<std::uint64_t>(i) * kGiB;
+    ASSERT_TRUE(pool_->reconfigure(options).ok());
+    EXPECT_EQ(names_of(collect()), before) << "reload " << i;
+    EXPECT_EQ(count_series(collect()), series);
+  }
+  std::printf("  %zu series before and after\n", series);
+}
+
+}  // namespace
+}  // namespace gpupool
