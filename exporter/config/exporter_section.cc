@@ -70,7 +70,7 @@ void read_auth(const YamlNode& node, BasicAuth& auth, ErrorList& errors) {
       {"password_env", [&](Value v) { section.assign(v, read_some_text(v), auth.password_env); }},
       {"password", [&](Value v) { section.assign(v, read_some_text(v), auth.password); }},
   });
-  if (node.kind != YamlNode::Kind::mapping) return;
+  if (node.kind != YamlNode::Kind::mapping || node.items.empty()) return;  // {}: nobody logs in
   if (section.find("user") == nullptr) errors.add(node.line, "exporter.auth", "has no user");
   int passwords = 0;
   for (const char* key : {"password_file", "password_env", "password"}) {
@@ -123,7 +123,7 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
       {"discovery", [&](Value v) { read_discovery(v, options.discovery, errors); }},
       {"reload_on_sighup",
        [&](Value v) { section.assign(v, read_boolean(v), options.reload_on_sighup); }},
-      {"textfile", [&](Value v) { section.assign(v, read_some_text(v), options.textfile); }},
+      {"textfile", [&](Value v) { section.assign(v, read_text(v), options.textfile); }},
       {"textfile_every",
        [&](Value v) { section.assign(v, read_duration(v), options.textfile_every_ns); }},
       {"tls", refuse_tls},

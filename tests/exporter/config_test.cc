@@ -436,7 +436,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "without a colon"},
         Refused{"exporter: {auth: {user: a, password: \"\"}}", 1, "exporter.auth.password",
                 "empty"},
-        Refused{"exporter: {textfile: \"\"}", 1, "exporter.textfile", "empty"},
+        Refused{"exporter: {textfile: [a]}", 1, "exporter.textfile", "is a list"},
         Refused{"exporter: {textfile_every: 30}", 1, "exporter.textfile_every", "30"},
         Refused{"exporter: {tls_key: /x.pem}", 1, "exporter.tls_key", "put a proxy or a sidecar"},
         Refused{"exporter: {tls_cert: /x.pem}", 1, "exporter.tls_cert", "put a proxy"},
@@ -514,6 +514,11 @@ TEST(ConfigTest, SaysOfWhatIsSetWhetherItHasAnEffect) {
             "2MiB (2097152 bytes) a second (no effect without idle_after)");
   EXPECT_EQ(described("pool: {trim: {rate: 2MiB, idle_after: 60s}}", "pool.trim.rate"),
             "2MiB (2097152 bytes) a second");
+}
+
+TEST(ConfigTest, NobodyIsAskedWhereTheUserIsLeftOut) {
+  EXPECT_EQ(parse_ok("exporter: {auth: {}}").exporter.auth.user, "");
+  EXPECT_EQ(described("exporter: {auth: {}, textfile: \"\"}", "exporter.auth"), "none");
 }
 
 TEST(ConfigTest, ThePasswordIsNeverShown) {

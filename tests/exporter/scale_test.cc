@@ -99,20 +99,28 @@ TEST_F(ScaleTest, AMillionLiveBlocksCostAScrapeNothing) {
   EXPECT_LE(open, kTextUs);
 }
 
-/// The longest that one pair of allocation and free takes, but for one in a thousand; in
-/// microseconds of this thread's wall time, as what waits for a lock uses no CPU.
-double pair_us(Pool& pool, StreamRef stream, std::uint64_t bytes, int pairs) {
+/// What 99 of 100 pairs of allocation and free take at most, in microseconds of wall time, as what
+/// waits for a lock uses no CPU. The best of five runs: what a lock costs is in each of them, what
+/// else goes on in the machine is not.
+double pair_us(Pool& pool, StreamRef stream, std::uint64_t bytes) {
+  constexpr int kRuns = 5;
+  constexpr std::size_t kPairs = 10'000;
+  double best = 1e9;
   std::vector<double> taken;
-  taken.reserve(static_cast<std::size_t>(pairs));
-  for (int i = 0; i < pairs; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    pool.deallocate(pool.allocate(bytes, stream).value(), stream);
-    const std::chrono::duration<double, std::micro> pair = std::chrono::steady_clock::now() - start;
-    taken.push_back(pair.count());
+  for (int run = 0; run < kRuns; ++run) {
+    taken.clear();
+    while (taken.size() < kPairs) {
+      const auto start = std::chrono::steady_clock::now();
+      pool.deallocate(pool.allocate(bytes, stream).value(), stream);
+      const std::chrono::duration<double, std::micro> pair =
+          std::chrono::steady_clock::now() - start;
+      taken.push_back(pair.count());
+    }
+    const auto rank = taken.begin() + static_cast<std::ptrdiff_t>(kPairs * 99 / 100);
+    std::nth_element(taken.begin(), rank, taken.end());
+    best = std::min(best, *rank);
   }
-  const auto rank = taken.begin() + static_cast<std::ptrdiff_t>(taken.size() * 99 / 100);
-  std::nth_element(taken.begin(), rank, taken.end());
-  return *rank;
+  return best;
 }
 
 TEST_F(ScaleTest, ScrapesDoNotPauseAThreadThatAllocates) {
@@ -120,12 +128,12 @@ TEST_F(ScaleTest, ScrapesDoNotPauseAThreadThatAllocates) {
     ASSERT_TRUE(pool_->allocate(512 + i * 7919 % (8 * kKiB), stream_).ok());
   }
   for (const std::uint64_t bytes : {4 * kKiB, 40 * kMiB}) {
-    const double alone = pair_us(*pool_, stream_, bytes, 20'000);
+    const double alone = pair_us(*pool_, stream_, bytes);
     std::atomic<bool> is_over{false};
     std::thread scraper([&] {
       while (!is_over) static_cast<void>(pool_->stats());
     });
-    const double scraped = pair_us(*pool_, stream_, bytes, 20'000);
+    const double scraped = pair_us(*pool_, stream_, bytes);
     is_over = true;
     scraper.join();
     std::printf(
