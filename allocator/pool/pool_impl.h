@@ -473,9 +473,7 @@ class Pool::Impl : private internal::CrossStream {
       GPUPOOL_REQUIRES(mu_);
   /// A run once all pending work is complete.
   bool fits_once_complete(std::uint32_t units, StreamIndex stream) const GPUPOOL_REQUIRES(mu_);
-  std::uint64_t held_bytes() const GPUPOOL_REQUIRES(mu_) {
-    return arena_->held_bytes() + fallbacks_.bytes();
-  }
+  std::uint64_t held_bytes() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t limit_in_force() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t bytes_over_limit() const GPUPOOL_REQUIRES(mu_);
   std::uint64_t pending_bytes() const GPUPOOL_REQUIRES(mu_);

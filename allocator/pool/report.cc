@@ -14,6 +14,8 @@ using internal::kUnitBytes;
 using internal::kUnitsPerPage;
 using internal::MutexLock;
 
+std::uint64_t Pool::Impl::held_bytes() const { return arena_->held_bytes() + fallbacks_.bytes(); }
+
 std::uint64_t Pool::Impl::limit_in_force() const {
   return std::min(limit_bytes_.get(), held_bytes() + counted_.device_free_bytes);
 }

@@ -19,6 +19,10 @@ UNUSED = {
     "gpupool_build_info": "named when a fault is reported, and joined by hand",
     "gpupool_guard_postponed_total": "for an audit of tenants that must not read each other",
     "gpupool_allocation_bytes_total": "its rate is churn: for comparing jobs, nothing to act on",
+    "gpupool_allocation_duration_seconds": "sampled, for comparing releases; no level is a fault",
+    "gpupool_block_merges_total": "of use only beside a recording, for how placement works",
+    "gpupool_block_splits_total": "the same",
+    "gpupool_reserved_window_peak_bytes": "for who sizes a card; the gauge beside it has a panel",
     "gpupool_segments": "of use only beside a recording, for how large handles are",
 }
 # Words that begin like a metric and are none: programs, targets, labels of the build.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every YAML file that is shipped is accepted, and configs/gpupool.yaml shows every key with the
-default that is really in force.
+default that is really in force, or in a comment where that comes from the environment.
 
     configs_check.py SOURCE_DIRECTORY GPUPOOL_PROGRAM
 """
@@ -33,7 +33,7 @@ def main():
               for key, value in defaults.items() if shown.get(key) != value]
     text = (source / SHIPPED[0]).read_text()
     faults += [f"{key} is not in gpupool.yaml" for key in defaults
-               if not re.search(rf"^ *{key.split('.')[-1]}:", text, re.M)]
+               if not re.search(rf"^ *(?:# +)?{key.split('.')[-1]}:", text, re.M)]
     if len(defaults) < 15:
         faults.append(f"check-config shows {len(defaults)} settings only")
     print("\n".join(faults) if faults else f"{len(defaults)} settings, all as they are by default")

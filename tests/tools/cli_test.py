@@ -684,30 +684,9 @@ class Demo(Case):
             self.expect_refused(run("demo", *arguments), arguments[0])
 
 
-class CheckConfig(Case):
-    def test_good(self):
-        path = self.write("good.yaml", "version: 1\npool:\n  capacity: 8GiB\n")
-        result = run("check-config", path)
-        self.assertEqual((result.returncode, result.stderr), (0, b""))
-        self.assertIn(b"8GiB", result.stdout)
-
-    def test_every_error_with_its_line_and_key(self):
-        path = self.write("bad.yaml", "version: 1\npool:\n  capacity: 010\n  reserv: 1GiB\n"
-                          "exporter:\n  port: -1\n")
-        result = run("check-config", path)
-        self.expect_refused(result, f"{path}:3: pool.capacity: ", f"{path}:4: pool.reserv: ",
-                            f"{path}:6: exporter.port: ")
-
-    def test_unreadable(self):
-        self.expect_refused(run("check-config", self.folder / "missing"), "missing")
-        self.expect_refused(run("check-config", self.folder), str(self.folder))
-
-
-# A build without the exporter has no such commands, and so no such tests.
+# A build without the exporter has no such command, and so no such tests.
 if "demo" not in COMMANDS:
     del Demo
-if "check-config" not in COMMANDS:
-    del CheckConfig
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
