@@ -5,14 +5,14 @@
 namespace gpupool::internal {
 namespace {
 
-std::atomic<std::uint32_t> count{0};
+std::atomic<std::uint32_t> hang_ups{0};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "it is used by a signal handler");
 
-void note(int) { count.fetch_add(1, std::memory_order_relaxed); }
+void note(int) { hang_ups.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
 
-HangUpSignal::HangUpSignal() : seen_(count.load(std::memory_order_relaxed)) {
+HangUpSignal::HangUpSignal() : seen_(hang_ups.load(std::memory_order_relaxed)) {
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;  // what the program waits for is not to be broken off
@@ -28,7 +28,7 @@ HangUpSignal::~HangUpSignal() {
 }
 
 bool HangUpSignal::take() noexcept {
-  const std::uint32_t now = count.load(std::memory_order_relaxed);
+  const std::uint32_t now = hang_ups.load(std::memory_order_relaxed);
   const bool has_come = now != seen_;
   seen_ = now;
   return has_come;

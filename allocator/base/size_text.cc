@@ -13,16 +13,16 @@ struct Unit {
   std::uint64_t bytes;
 };
 
-constexpr std::array<Unit, 10> kUnits{{{"TiB", std::uint64_t{1} << 40},
-                                       {"GiB", std::uint64_t{1} << 30},
-                                       {"MiB", std::uint64_t{1} << 20},
-                                       {"KiB", std::uint64_t{1} << 10},
-                                       {"TB", 1'000'000'000'000},
-                                       {"GB", 1'000'000'000},
-                                       {"MB", 1'000'000},
-                                       {"KB", 1'000},
-                                       {"B", 1},
-                                       {"", 1}}};
+constexpr std::array<Unit, 10> kSizeUnits{{{"TiB", std::uint64_t{1} << 40},
+                                           {"GiB", std::uint64_t{1} << 30},
+                                           {"MiB", std::uint64_t{1} << 20},
+                                           {"KiB", std::uint64_t{1} << 10},
+                                           {"TB", 1'000'000'000'000},
+                                           {"GB", 1'000'000'000},
+                                           {"MB", 1'000'000},
+                                           {"KB", 1'000},
+                                           {"B", 1},
+                                           {"", 1}}};
 constexpr std::size_t kBinaryUnits = 4;
 
 // Quoted input is cut so that a binary file given by mistake does not fill a terminal.
@@ -52,7 +52,7 @@ Result<std::uint64_t, std::string> parse_size(std::string_view text) {
 
   std::string_view suffix = text.substr(digits);
   if (suffix.size() > 1 && suffix[0] == ' ') suffix.remove_prefix(1);
-  for (const Unit& unit : kUnits) {
+  for (const Unit& unit : kSizeUnits) {
     if (suffix != unit.name) continue;
     if (number > std::numeric_limits<std::uint64_t>::max() / unit.bytes) {
       return refusal(text, "it does not fit in 64 bits");
@@ -64,8 +64,8 @@ Result<std::uint64_t, std::string> parse_size(std::string_view text) {
 
 std::string format_size(std::uint64_t bytes) {
   for (std::size_t i = 0; i < kBinaryUnits && bytes != 0; ++i) {
-    if (bytes % kUnits[i].bytes == 0) {
-      return std::to_string(bytes / kUnits[i].bytes) + std::string(kUnits[i].name);
+    if (bytes % kSizeUnits[i].bytes == 0) {
+      return std::to_string(bytes / kSizeUnits[i].bytes) + std::string(kSizeUnits[i].name);
     }
   }
   return std::to_string(bytes);

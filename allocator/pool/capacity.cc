@@ -5,19 +5,15 @@
 #include <utility>
 #include <variant>
 
+#include "base/invalid.h"
 #include "gpupool/size_text.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
 
+using internal::invalid;
 using internal::kPageBytes;
 using internal::MutexLock;
-
-namespace {
-
-Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
-
-}  // namespace
 
 Result<std::uint64_t, Status> Pool::Impl::limit_from(const CapacityLimit& capacity,
                                                      std::uint64_t held) const {

@@ -4,13 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "base/invalid.h"
+
 namespace gpupool::internal {
-namespace {
-
-Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
-
-}  // namespace
-
 Result<void, Status> find_debug_fault(const PoolOptions& options) {
   if (options.debug.poison && options.debug.scrub) {
     return invalid("debug.poison: not together with debug.scrub, which zeroes what it fills");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/invalid.h"
 #include "gpupool/process.h"
 #include "gpupool/size_text.h"
 #include "pool/closed_pool.h"
@@ -16,6 +17,7 @@
 
 namespace gpupool {
 
+using internal::invalid;
 using internal::kPageBytes;
 using internal::MutexLock;
 
@@ -52,8 +54,6 @@ std::uint64_t unix_now_ns() {
   return static_cast<std::uint64_t>(
       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
 }
-
-Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
 
 Result<void, Status> find_trim_fault(const TrimOptions& trim) {
   if (trim.idle_after_ns > 0 && trim.idle_bytes_per_second == 0) {

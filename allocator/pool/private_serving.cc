@@ -6,17 +6,17 @@
 #include <string>
 #include <utility>
 
+#include "base/invalid.h"
 #include "base/thread_serial.h"
 #include "pool/closed_pool.h"
 #include "pool/pool_impl.h"
 
 namespace gpupool {
 
+using internal::invalid;
 using internal::MutexLock;
 
 namespace {
-
-Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
 
 std::string to_text(CapturePoolId id) {
   return "{" + std::to_string(id.first) + ", " + std::to_string(id.second) + "}";

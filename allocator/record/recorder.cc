@@ -7,14 +7,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/invalid.h"
+
 namespace gpupool::internal {
 namespace {
 
 constexpr std::uint64_t kMinBytes = 4096;
 /// Short against what the buffer holds of a busy program, long against waking up.
 constexpr std::chrono::milliseconds kPause{5};
-
-Status invalid(std::string message) { return {Error::invalid_argument, std::move(message)}; }
 
 }  // namespace
 

@@ -9,15 +9,15 @@
 namespace gpupool::bench {
 namespace {
 
-constexpr std::uint64_t kBatch = 1024;
+constexpr std::uint64_t kRecordBatch = 1024;
 /// So many the buffer has room for, however slow the writer: what is left out would cost less.
-constexpr std::uint64_t kPairs = 512 * kBatch;
+constexpr std::uint64_t kPairs = 512 * kRecordBatch;
 
 void measure_recorded_pairs(benchmark::State& state, std::size_t bytes) {
   GpupoolPairLoop* const loop = gpupool_pair_open(bytes);
   gpupool_pair_record(loop, kPairs);
   std::uint64_t made = 0;
-  while (state.KeepRunningBatch(kBatch)) {
+  while (state.KeepRunningBatch(kRecordBatch)) {
     if (made == kPairs) {
       state.PauseTiming();
       gpupool_pair_stop_recording(loop);
@@ -25,8 +25,8 @@ void measure_recorded_pairs(benchmark::State& state, std::size_t bytes) {
       made = 0;
       state.ResumeTiming();
     }
-    gpupool_pair_run(loop, kBatch);
-    made += kBatch;
+    gpupool_pair_run(loop, kRecordBatch);
+    made += kRecordBatch;
   }
   gpupool_pair_stop_recording(loop);
   gpupool_pair_close(loop);

@@ -16,7 +16,7 @@ namespace gpupool::bench {
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
-constexpr std::uint64_t kBatch = 1024;
+constexpr std::uint64_t kThreadBatch = 1024;
 
 /// Makes pairs until it is told to stop. The first batch is its warm-up.
 class Worker {
@@ -43,7 +43,7 @@ class Worker {
 };
 
 void make_pairs(BenchPool& pool, StreamRef stream) {
-  for (std::uint64_t i = 0; i < kBatch; ++i) {
+  for (std::uint64_t i = 0; i < kThreadBatch; ++i) {
     pool.deallocate(pool.allocate(kBytes, stream), stream);
   }
 }
@@ -52,7 +52,7 @@ void Worker::run() {
   std::uint64_t pairs = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     make_pairs(pool_, stream_);
-    pairs += kBatch;
+    pairs += kThreadBatch;
     pairs_.store(pairs, std::memory_order_relaxed);
   }
 }
@@ -77,7 +77,7 @@ void measure_threads(benchmark::State& state, std::uint64_t thread_count) {
 
   const std::uint64_t others_before = sum_of_pairs(others);
   const auto start = std::chrono::steady_clock::now();
-  while (state.KeepRunningBatch(kBatch)) make_pairs(pool, stream);
+  while (state.KeepRunningBatch(kThreadBatch)) make_pairs(pool, stream);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const std::uint64_t pairs =
       sum_of_pairs(others) - others_before + static_cast<std::uint64_t>(state.iterations());

@@ -1,19 +1,14 @@
 #include "exporter/http/access.h"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "exporter/base/token.h"
 #include "exporter/http/socket_address.h"
 
 namespace gpupool::internal {
 namespace {
-
-bool equals(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
-}
 
 /// "name:80" -> "name", "[::1]:80" -> "::1"
 std::string_view without_port(std::string_view host) {

@@ -9,9 +9,8 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::string_view kSchema = "gpupool.events";
-constexpr int kSchemaVersion = 1;
-constexpr std::uint64_t kNanosecondsPerMillisecond = 1'000'000;
+constexpr std::string_view kEventsSchema = "gpupool.events";
+constexpr int kEventsVersion = 1;
 
 /// The fields that say something for events of this kind.
 void write_particulars(JsonWriter& json, const SlowPathEvent& event) {
@@ -59,8 +58,8 @@ Result<Document, std::string> events_document(const EventLog& log, const Query& 
   const std::uint64_t last = entries.empty() ? log.last_number() : entries.back().number;
   JsonWriter json;
   json.begin_object();
-  json.field("schema", kSchema);
-  json.field("version", kSchemaVersion);
+  json.field("schema", kEventsSchema);
+  json.field("version", kEventsVersion);
   json.field("last", last);
   json.begin_array("events");
   for (const EventLog::Entry& entry : entries) {

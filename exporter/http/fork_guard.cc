@@ -12,10 +12,10 @@ namespace gpupool::internal {
 namespace {
 
 constexpr std::size_t kMaxSockets = 64;  // beyond that a child keeps the socket: no harm to us
-constexpr int kNone = -1;
+constexpr int kNoSocket = -1;
 
 struct Slot {
-  std::atomic<int> socket{kNone};
+  std::atomic<int> socket{kNoSocket};
 };
 
 std::array<Slot, kMaxSockets>& slots() {
@@ -26,8 +26,8 @@ std::array<Slot, kMaxSockets>& slots() {
 
 void close_in_child() {
   for (Slot& slot : slots()) {
-    const int socket = slot.socket.exchange(kNone, std::memory_order_relaxed);
-    if (socket != kNone) close(socket);
+    const int socket = slot.socket.exchange(kNoSocket, std::memory_order_relaxed);
+    if (socket != kNoSocket) close(socket);
   }
 }
 
@@ -51,11 +51,11 @@ void replace_first(int from, int to) {
 
 ForkGuard::ForkGuard(const std::vector<int>& sockets) : sockets_(sockets) {
   register_once();
-  for (const int socket : sockets_) replace_first(kNone, socket);
+  for (const int socket : sockets_) replace_first(kNoSocket, socket);
 }
 
 ForkGuard::~ForkGuard() {
-  for (const int socket : sockets_) replace_first(socket, kNone);
+  for (const int socket : sockets_) replace_first(socket, kNoSocket);
 }
 
 }  // namespace gpupool::internal

@@ -8,8 +8,8 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::string_view kSchema = "gpupool.history";
-constexpr int kSchemaVersion = 1;
+constexpr std::string_view kHistorySchema = "gpupool.history";
+constexpr int kHistoryVersion = 1;
 
 Result<Resolution, std::string> read_resolution(const Query& query) {
   const std::string* const text = query.find("resolution");
@@ -21,8 +21,8 @@ Result<Resolution, std::string> read_resolution(const Query& query) {
 std::string json_of(const History::Rows& rows, Resolution resolution) {
   JsonWriter json;
   json.begin_object();
-  json.field("schema", kSchema);
-  json.field("version", kSchemaVersion);
+  json.field("schema", kHistorySchema);
+  json.field("version", kHistoryVersion);
   json.field("resolution_seconds", resolution_seconds(resolution));
   json.begin_array("time_ms");
   for (std::size_t row = 0; row < rows.count(); ++row) {

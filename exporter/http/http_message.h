@@ -40,6 +40,8 @@ struct HttpResponse {
 /// Called from any thread of the server, several at once. What it throws becomes a 500.
 using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
+inline constexpr int kNotModified = 304;
+
 const char* reason_phrase(int status) noexcept;
 
 }  // namespace gpupool::internal

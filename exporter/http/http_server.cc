@@ -33,7 +33,6 @@ constexpr const char* kBacklog = "1024";
 // for up to 1.5 s: 0.5 s of writing, 1 s of CivetWeb's closing.
 constexpr std::size_t kLargeAnswerBytes = std::size_t{64} << 10;
 constexpr int kMaxLargeAnswers = 8;  // at a time; the other workers are there for scrapes
-constexpr int kNotModified = 304;
 constexpr std::chrono::seconds kThreadStartTimeout{2};
 
 /// The header's values, joined; nothing where it was not sent.

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,9 @@ void append_number(std::string& text, Number value) {
   text.append(buffer.data(),
               std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
 }
+
+/// Times are told in milliseconds, as JavaScript does.
+inline constexpr std::uint64_t kNanosecondsPerMillisecond = 1'000'000;
 
 class JsonWriter {
  public:

@@ -1,19 +1,15 @@
 #include "exporter/http/negotiation.h"
 
-#include <strings.h>
-
 #include <charconv>
 #include <cstddef>
 #include <system_error>
+
+#include "exporter/base/token.h"
 
 namespace gpupool::internal {
 namespace {
 
 constexpr double kFullWeight = 1;
-
-bool equals(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
-}
 
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");

@@ -16,10 +16,9 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::string_view kSchema = "gpupool.snapshot";
-constexpr int kSchemaVersion = 1;
+constexpr std::string_view kSnapshotSchema = "gpupool.snapshot";
+constexpr int kSnapshotVersion = 1;
 constexpr std::uint64_t kPageBytes = kMinCapacityBytes;
-constexpr std::uint64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr std::size_t kStateCount = 4;
 
 /// As text: a number in JSON is exact up to 2^53 alone.
@@ -307,8 +306,8 @@ std::string snapshot_json(const Pool& pool, std::uint64_t sequence, bool with_de
   JsonWriter json;
   json.reserve(map.text_bytes() + kTextBesideBlocks);
   json.begin_object();
-  json.field("schema", kSchema);
-  json.field("version", kSchemaVersion);
+  json.field("schema", kSnapshotSchema);
+  json.field("version", kSnapshotVersion);
   json.field("sequence", sequence);
   json.field("pool", pool.name());
   json.field("time_ms", (stats.start_unix_ns + (stats.time_ns - stats.start_time_ns)) /

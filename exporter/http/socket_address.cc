@@ -92,7 +92,7 @@ int probe_port(const SocketAddress& address) {
   // As the server does; without it, connections of a server just stopped would block the port.
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
-  const bool is_free = bind(fd, name, address.length) == 0 && listen(fd, kProbeBacklog) == 0;
+  const bool is_free = ::bind(fd, name, address.length) == 0 && ::listen(fd, kProbeBacklog) == 0;
   const int error = is_free ? 0 : errno;
   close(fd);
   return error;

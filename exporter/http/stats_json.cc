@@ -14,8 +14,8 @@ namespace gpupool::internal {
 namespace {
 
 // The fields are those of StatsV1, which has a version of its own.
-constexpr std::string_view kSchema = "gpupool.stats";
-constexpr int kSchemaVersion = 1;
+constexpr std::string_view kStatsSchema = "gpupool.stats";
+constexpr int kStatsVersion = 1;
 
 void write_counts(JsonWriter& json, const StatsCounts& by) {
   json.begin_object(by.name);
@@ -109,8 +109,8 @@ void write_device(JsonWriter& json, const DeviceInfo& device) {
 std::string stats_json(const Snapshot& snapshot) {
   JsonWriter json;
   json.begin_object();
-  json.field("schema", kSchema);
-  json.field("version", kSchemaVersion);
+  json.field("schema", kStatsSchema);
+  json.field("version", kStatsVersion);
   json.field("pool", snapshot.pool);
   write_device(json, snapshot.device);
   json.begin_object("stats");

@@ -10,7 +10,6 @@ namespace gpupool::internal {
 namespace {
 
 constexpr int kOk = 200;
-constexpr int kNotModified = 304;
 
 /// Whether the list names the tag, or everything. Weak, as packed and plain are one version.
 bool is_named(std::string_view list, std::string_view tag) {

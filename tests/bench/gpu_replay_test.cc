@@ -11,11 +11,10 @@
 #include "tests/gpu/replay/report.h"
 #include "tests/gpu/replay/setting.h"
 #include "tests/gpu/replay/trace_run.h"
+#include "tests/support/units.h"
 
 namespace gpupool::gpu_tests {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 /// Two streams; at the most 7 MiB at once; a block is left at the end.
 constexpr char kTrace[] = R"(# gpupool allocation trace, version 1

@@ -11,11 +11,10 @@
 #include <type_traits>
 
 #include "bench/peers/gpupool_system.h"
+#include "tests/support/units.h"
 
 namespace gpupool::bench {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 /// What a CountingSystem was asked for; shared, since measurements open systems themselves.
 struct Record {

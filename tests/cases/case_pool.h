@@ -12,13 +12,9 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
-
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kGiB = 1 << 30;
-constexpr std::uint64_t kPage = 2 * kMiB;
 
 constexpr std::uint64_t to_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/cases/case_pool.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {

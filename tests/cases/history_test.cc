@@ -5,6 +5,7 @@
 
 #include "tests/cases/case_pool.h"
 #include "tests/support/random.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {

@@ -6,6 +6,7 @@
 #include "gpupool/size_text.h"
 #include "tests/cases/case_pool.h"
 #include "tests/cases/config_pool.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "tests/cases/case_pool.h"
 #include "tests/cases/config_pool.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {

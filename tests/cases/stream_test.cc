@@ -13,13 +13,13 @@
 namespace gpupool::test {
 namespace {
 
-constexpr std::uint64_t kBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kStreamBytes = std::uint64_t{4} << 20;
 
 /// A kernel that fills a block; a slow one ends when the device is told so.
 bool fill(SimulatedBackend& device, void* block, int pattern, bool is_slow) {
   SimulatedWork work;
   work.address = reinterpret_cast<DeviceAddress>(block);
-  work.bytes = kBytes;
+  work.bytes = kStreamBytes;
   work.until_completed = is_slow;
   work.body = [block, pattern] { std::memset(block, pattern, 64); };
   return device.launch(per_thread_stream(), work).ok();
@@ -36,12 +36,12 @@ TEST(CaseB3, AThreadsOwnStreamIsNotTakenForAnothers) {
   int refused = 0;
   std::thread first([&] {
     for (int i = 0; i < kRounds; ++i) {
-      void* block = pool->allocate(kBytes, per_thread_stream()).value();
+      void* block = pool->allocate(kStreamBytes, per_thread_stream()).value();
       if (!fill(device, block, 1, true)) ++refused;
       int seen = 0;
       SimulatedWork look;
       look.address = reinterpret_cast<DeviceAddress>(block);
-      look.bytes = kBytes;
+      look.bytes = kStreamBytes;
       look.body = [&seen, block] { seen = *static_cast<const char*>(block); };
       if (!device.launch(per_thread_stream(), look).ok()) ++refused;
       if (!pool->deallocate(block, per_thread_stream())) ++refused;
@@ -56,7 +56,7 @@ TEST(CaseB3, AThreadsOwnStreamIsNotTakenForAnothers) {
   std::thread second([&] {
     for (int i = 0; i < kRounds; ++i) {
       turns.meet();
-      void* block = pool->allocate(kBytes, per_thread_stream()).value();
+      void* block = pool->allocate(kStreamBytes, per_thread_stream()).value();
       if (!fill(device, block, 2, false)) ++refused;
       device.advance_ns(1'000'000);
       if (!pool->deallocate(block, per_thread_stream())) ++refused;

@@ -15,7 +15,7 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr const char* kOpen = "0.0.0.0";
+constexpr const char* kAnywhere = "0.0.0.0";
 
 HttpRequest get(const std::string& path) {
   return {.method = "GET", .path = path, .host = "localhost", .client = "127.0.0.1"};
@@ -37,7 +37,7 @@ std::string error_of(const ExporterOptions& options) {
 int status_from(const std::string& client, std::vector<std::string> networks) {
   HttpRequest request = get("/metrics");
   request.client = client;
-  return status_of({.bind = kOpen, .allow_networks = std::move(networks)}, request);
+  return status_of({.bind = kAnywhere, .allow_networks = std::move(networks)}, request);
 }
 
 TEST(NetworkTest, OnlyThoseThatAreNamedAreAnswered) {
@@ -63,7 +63,7 @@ TEST(NetworkTest, WhatIsNoNetworkIsRefusedAtTheStart) {
   for (const char* network :
        {"", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "10.0.0.0/8x", "10/8", "10.0.0.1/8",
         "fd00::1/8", "::/129", "host.example", "10.0.0.0/ 8", "fe80::%eth0/10"}) {
-    const std::string error = error_of({.bind = kOpen, .allow_networks = {network}});
+    const std::string error = error_of({.bind = kAnywhere, .allow_networks = {network}});
     EXPECT_EQ(error.find("exporter.allow_networks: '" + std::string(network) + "': "), 0u) << error;
   }
 }
@@ -71,7 +71,7 @@ TEST(NetworkTest, WhatIsNoNetworkIsRefusedAtTheStart) {
 TEST(NetworkTest, HealthChecksFromElsewhereAreRefusedToo) {
   HttpRequest request = get("/-/healthy");
   request.client = "203.0.113.9";
-  EXPECT_EQ(status_of({.bind = kOpen, .allow_networks = {"10.0.0.0/8"}}, request), 403);
+  EXPECT_EQ(status_of({.bind = kAnywhere, .allow_networks = {"10.0.0.0/8"}}, request), 403);
 }
 
 // Names.
@@ -83,7 +83,8 @@ int status_for_host(const ExporterOptions& options, std::optional<std::string> h
 }
 
 TEST(HostTest, BeyondLoopbackOneOfTheConfiguredNamesOrAnAddress) {
-  const ExporterOptions options = {.bind = kOpen, .host_names = {"node7", "node7.cluster.example"}};
+  const ExporterOptions options = {.bind = kAnywhere,
+                                   .host_names = {"node7", "node7.cluster.example"}};
   for (const char* host : {"node7", "NODE7:10064", "node7.cluster.example:10064", "10.1.2.3:10064",
                            "[2001:db8::1]:10064", "localhost:10064", "127.0.0.1"}) {
     EXPECT_EQ(status_for_host(options, host), 200) << host;
@@ -93,7 +94,8 @@ TEST(HostTest, BeyondLoopbackOneOfTheConfiguredNamesOrAnAddress) {
     EXPECT_EQ(status_for_host(options, host), 403) << host;
   }
   EXPECT_EQ(status_for_host(options, std::nullopt), 200) << "no browser sends none";
-  EXPECT_EQ(status_for_host({.bind = kOpen}, "anything.example"), 200) << "no name is configured";
+  EXPECT_EQ(status_for_host({.bind = kAnywhere}, "anything.example"), 200)
+      << "no name is configured";
 }
 
 TEST(HostTest, OnLoopbackAConfiguredNameIsOneMore) {

@@ -19,13 +19,13 @@
 #include "gpupool/exporter/exporter.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/abuse.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
 using testing_support::connect_clients;
 
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::size_t kBlockBytes = 4096;
 constexpr int kPairsABatch = 128;  // so that reading the clock is a small part
 constexpr double kMaxAddedNs = 20;

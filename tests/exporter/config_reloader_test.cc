@@ -12,14 +12,13 @@
 
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/temporary_folder.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
 using testing_support::TemporaryFolder;
 using Keys = std::vector<std::string>;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 Config config_of(const std::string& yaml) {
   auto config = parse_config(yaml);

@@ -14,6 +14,7 @@
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/metrics_page.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -22,8 +23,6 @@ using testing_support::CounterWatch;
 using testing_support::fetch;
 using testing_support::parse_page;
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr int kThreads = 16;
 constexpr int kScrapes = 1000;
 

@@ -12,14 +12,12 @@
 #include "gpupool/exporter/event_log.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 SlowPathEvent growth_of(std::uint64_t bytes) {
   return {.kind = SlowPathEventKind::growth, .bytes = bytes};

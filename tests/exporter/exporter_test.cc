@@ -23,6 +23,7 @@
 #include "tests/exporter/metrics_page.h"
 #include "tests/exporter/openmetrics_parser.h"
 #include "tests/exporter/promtool.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -30,9 +31,6 @@ namespace {
 using testing_support::check_metrics;
 using testing_support::fetch;
 using testing_support::parse_page;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 constexpr const char* kLabels = "{device=\"0\",pool=\"default\"}";
 

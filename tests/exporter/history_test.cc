@@ -11,13 +11,13 @@
 #include "exporter/http/history_json.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool::internal {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kStartUnixNs = 1'700'000'000 * kSecondNs;
 constexpr std::uint64_t kStartMs = kStartUnixNs / 1'000'000;
 

@@ -26,6 +26,7 @@
 #include "tests/exporter/openmetrics_parser.h"
 #include "tests/exporter/promtool.h"
 #include "tests/support/gate.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -33,9 +34,6 @@ namespace {
 using testing_support::check_metrics;
 using testing_support::fetch;
 using testing_support::parse_page;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 bool is_working(Pool& pool) {
   const auto block = pool.allocate(kMiB, RawStream{});

@@ -14,6 +14,7 @@
 #include "gpupool/exporter/exporter.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/abuse.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -28,8 +29,6 @@ using testing_support::returns_to;
 using testing_support::seconds_to_get;
 
 constexpr double kScrapeSeconds = 2;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 // One service for all cases, never stopped, as that takes up to 2 s.
 struct Service {

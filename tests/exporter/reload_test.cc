@@ -18,6 +18,7 @@
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/metrics_page.h"
 #include "tests/exporter/temporary_folder.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -26,7 +27,6 @@ using testing_support::fetch;
 using testing_support::parse_page;
 using testing_support::TemporaryFolder;
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr const char* kSuccessful = "gpupool_config_last_reload_successful";
 constexpr const char* kTime = "gpupool_config_last_reload_success_timestamp_seconds";
 const std::string kSlack = "gpupool_slack_ratio{device=\"0\",pool=\"default\"}";

@@ -18,13 +18,10 @@
 #include "exporter/metrics/page_families.h"
 #include "gpupool/exporter/collector.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr double kSlower = 30;  // instrumented: only that it works

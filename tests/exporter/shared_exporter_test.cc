@@ -15,6 +15,7 @@
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/metrics_page.h"
 #include "tests/exporter/promtool.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -22,8 +23,6 @@ namespace {
 using testing_support::check_metrics;
 using testing_support::fetch;
 using testing_support::parse_page;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 class SharedExporterTest : public testing::Test {
  protected:

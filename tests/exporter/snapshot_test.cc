@@ -14,15 +14,12 @@
 #include "exporter/http/snapshot_cache.h"
 #include "exporter/http/snapshot_json.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool::internal {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr double kMaxMilliseconds = 1000;

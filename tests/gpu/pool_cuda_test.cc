@@ -11,11 +11,10 @@
 
 #include "gpupool/cuda_backend.h"
 #include "gpupool/pool.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 struct Held {
   void* pointer = nullptr;

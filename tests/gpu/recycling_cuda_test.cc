@@ -17,11 +17,11 @@
 #include "gpupool/pool.h"
 #include "tests/gpu/dependent_chain.h"
 #include "tests/gpu/kernels.h"
+#include "tests/support/units.h"
 
 namespace gpupool::gpu_tests {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr int kStreams = 4;
 
 /// Maintains a pool each millisecond, as a service does.

@@ -16,11 +16,10 @@
 #include "gpupool/cuda_backend.h"
 #include "tests/gpu/kernels.h"
 #include "tests/support/shared_streams.h"
+#include "tests/support/units.h"
 
 namespace gpupool::gpu_tests {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 class Card {
  public:

@@ -13,11 +13,10 @@
 #include <string>
 
 #include "tests/integrations/plugin.h"
+#include "tests/support/units.h"
 
 namespace gpupool::testing {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class PluginProcessTest : public ::testing::Test {
  protected:

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/units.h"
+
 namespace gpupool::testing {
 namespace {
 
@@ -33,9 +35,6 @@ static_assert(kIs<decltype(gpupool_torch_begin_allocate_to_pool),
                   void(int, PoolId, std::function<bool(CUstream_st*)>)>);
 static_assert(kIs<decltype(gpupool_torch_end_allocate_to_pool), void(int, PoolId)>);
 static_assert(kIs<decltype(gpupool_torch_release_pool), void(int, PoolId)>);
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-constexpr std::size_t kGiB = std::size_t{1} << 30;
 
 /// The text of what the call throws, "" where it does not; only PyTorch-safe types pass.
 std::string thrown(const std::function<void()>& call) {

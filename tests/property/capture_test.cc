@@ -17,12 +17,13 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/property/choices.h"
 #include "tests/support/random.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::size_t kStreams = 3;
 constexpr std::uint64_t kPools = 3;
 
@@ -90,7 +91,7 @@ class Program {
   };
   struct Capture {
     std::size_t stream = 0;
-    enum class Kind { function, reference, unannounced } kind = Kind::function;
+    enum class CaptureKind { function, reference, unannounced } kind = CaptureKind::function;
     CapturePoolId id;
     std::vector<Block> blocks;
   };
@@ -131,17 +132,17 @@ class Program {
     if (capture_ != nullptr) return;
     auto capture = std::make_unique<Capture>();
     capture->stream = random_.below(kStreams);
-    capture->kind = static_cast<Capture::Kind>(random_.below(3));
+    capture->kind = static_cast<Capture::CaptureKind>(random_.below(3));
     capture->id = {1, 1 + random_.below(kPools)};
     const Stream& stream = streams_[capture->stream];
-    if (capture->kind == Capture::Kind::function) {
+    if (capture->kind == Capture::CaptureKind::function) {
       const auto takes = [raw = stream.raw](RawStream asked) { return asked == raw; };
       if (!pool_->begin_allocate_to_pool(capture->id, takes).ok()) fail("begin");
-    } else if (capture->kind == Capture::Kind::reference) {
+    } else if (capture->kind == Capture::CaptureKind::reference) {
       if (!pool_->begin_capture(stream.ref, capture->id).ok()) fail("begin");
     }
     device_.begin_capture(stream.raw);
-    if (capture->kind == Capture::Kind::unannounced) {
+    if (capture->kind == Capture::CaptureKind::unannounced) {
       capture->id = unannounced_capture(device_.capture_id(stream.raw).value());
     }
     capture_ = std::move(capture);
@@ -159,11 +160,11 @@ class Program {
     }
     const SimulatedGraph graph = device_.end_capture(stream.raw);
     if (graph.value == 0) fail("the capture was invalidated");
-    if (capture_->kind == Capture::Kind::function &&
+    if (capture_->kind == Capture::CaptureKind::function &&
         !pool_->end_allocate_to_pool(capture_->id).ok()) {
       fail("end");
     }
-    if (capture_->kind == Capture::Kind::reference && !pool_->end_capture(stream.ref).ok()) {
+    if (capture_->kind == Capture::CaptureKind::reference && !pool_->end_capture(stream.ref).ok()) {
       fail("end");
     }
     graphs_.push_back({graph, home_of(capture_->id)});
@@ -222,8 +223,8 @@ class Program {
     const Stream& stream = streams_[at];
     const bool in_capture = is_captured(stream.raw);
     const bool by_reference =
-        in_capture ? capture_->kind == Capture::Kind::reference ||
-                         (capture_->kind == Capture::Kind::function && random_.below(2) == 0)
+        in_capture ? capture_->kind == Capture::CaptureKind::reference ||
+                         (capture_->kind == Capture::CaptureKind::function && random_.below(2) == 0)
                    : random_.below(2) == 0;
     const std::uint64_t bytes = size();
     const auto result =
@@ -362,12 +363,12 @@ class Program {
   std::string failure_;
 };
 
-struct Kind {
+struct CaptureKind {
   const char* name;
   Options options;
 };
 
-class CaptureListTest : public testing::TestWithParam<Kind> {};
+class CaptureListTest : public testing::TestWithParam<CaptureKind> {};
 
 TEST_P(CaptureListTest, NobodyElseGetsWhatAGraphUses) {
   std::uint64_t replays = 0;
@@ -384,20 +385,20 @@ TEST_P(CaptureListTest, NobodyElseGetsWhatAGraphUses) {
   EXPECT_GT(private_blocks, 1000u);
 }
 
-constexpr auto kVmm = Backing::vmm;
-
 INSTANTIATE_TEST_SUITE_P(
     All, CaptureListTest,
     testing::Values(
-        Kind{"Off", {kVmm, Recycling::off, AliasReuse::wait, CrossStreamPolicy::when_done}},
-        Kind{"Eager", {kVmm, Recycling::eager, AliasReuse::wait, CrossStreamPolicy::when_done}},
-        Kind{"SameStream",
-             {kVmm, Recycling::eager, AliasReuse::same_stream, CrossStreamPolicy::when_done}},
-        Kind{"Wait", {kVmm, Recycling::eager, AliasReuse::wait, CrossStreamPolicy::wait}},
-        Kind{"Never", {kVmm, Recycling::eager, AliasReuse::wait, CrossStreamPolicy::never}},
-        Kind{"CudaMalloc",
-             {Backing::cudamalloc, Recycling::eager, AliasReuse::wait,
-              CrossStreamPolicy::when_done}}),
+        CaptureKind{"Off", {kVmm, Recycling::off, AliasReuse::wait, CrossStreamPolicy::when_done}},
+        CaptureKind{"Eager",
+                    {kVmm, Recycling::eager, AliasReuse::wait, CrossStreamPolicy::when_done}},
+        CaptureKind{
+            "SameStream",
+            {kVmm, Recycling::eager, AliasReuse::same_stream, CrossStreamPolicy::when_done}},
+        CaptureKind{"Wait", {kVmm, Recycling::eager, AliasReuse::wait, CrossStreamPolicy::wait}},
+        CaptureKind{"Never", {kVmm, Recycling::eager, AliasReuse::wait, CrossStreamPolicy::never}},
+        CaptureKind{"CudaMalloc",
+                    {Backing::cudamalloc, Recycling::eager, AliasReuse::wait,
+                     CrossStreamPolicy::when_done}}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

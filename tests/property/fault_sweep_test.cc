@@ -6,23 +6,26 @@
 
 #include <ostream>
 
+#include "tests/property/choices.h"
 #include "tests/support/generator.h"
 
 namespace gpupool::test {
 namespace {
 
-struct Kind {
+struct SweepKind {
   const char* name;
   Backing backing;
   Error error;
   Recycling recycling = Recycling::off;
   AliasReuse alias_reuse = AliasReuse::wait;
-  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const SweepKind& kind) {
+    return out << kind.name;
+  }
 };
 
-class FaultSweepTest : public testing::TestWithParam<Kind> {};
+class FaultSweepTest : public testing::TestWithParam<SweepKind> {};
 
-Scenario make_scenario(const Kind& kind, std::uint64_t seed) {
+Scenario make_scenario(const SweepKind& kind, std::uint64_t seed) {
   Scenario scenario =
       generate(seed, {kind.backing, SimulatedMemory::address_only, 150, false, false});
   scenario.world.capacity_bytes = std::uint64_t{48} << 20;
@@ -63,22 +66,21 @@ TEST_P(FaultSweepTest, BooksAreRightWhicheverCallFails) {
   EXPECT_GT(calls, 1000u) << "the lists are too short to say anything";
 }
 
-constexpr auto kEager = Recycling::eager;
-
 INSTANTIATE_TEST_SUITE_P(
     All, FaultSweepTest,
-    testing::Values(Kind{"VmmOutOfMemory", Backing::vmm, Error::out_of_memory},
-                    Kind{"VmmBackendFailure", Backing::vmm, Error::backend_failure},
-                    Kind{"EagerOutOfMemory", Backing::vmm, Error::out_of_memory, kEager},
-                    Kind{"EagerBackendFailure", Backing::vmm, Error::backend_failure, kEager},
-                    Kind{"EagerSameStreamOutOfMemory", Backing::vmm, Error::out_of_memory, kEager,
-                         AliasReuse::same_stream},
-                    Kind{"EagerSameStreamBackendFailure", Backing::vmm, Error::backend_failure,
-                         kEager, AliasReuse::same_stream},
-                    Kind{"PressureBackendFailure", Backing::vmm, Error::backend_failure,
-                         Recycling::pressure},
-                    Kind{"CudaMallocOutOfMemory", Backing::cudamalloc, Error::out_of_memory},
-                    Kind{"CudaMallocBackendFailure", Backing::cudamalloc, Error::backend_failure}),
+    testing::Values(SweepKind{"VmmOutOfMemory", Backing::vmm, Error::out_of_memory},
+                    SweepKind{"VmmBackendFailure", Backing::vmm, Error::backend_failure},
+                    SweepKind{"EagerOutOfMemory", Backing::vmm, Error::out_of_memory, kEager},
+                    SweepKind{"EagerBackendFailure", Backing::vmm, Error::backend_failure, kEager},
+                    SweepKind{"EagerSameStreamOutOfMemory", Backing::vmm, Error::out_of_memory,
+                              kEager, AliasReuse::same_stream},
+                    SweepKind{"EagerSameStreamBackendFailure", Backing::vmm, Error::backend_failure,
+                              kEager, AliasReuse::same_stream},
+                    SweepKind{"PressureBackendFailure", Backing::vmm, Error::backend_failure,
+                              Recycling::pressure},
+                    SweepKind{"CudaMallocOutOfMemory", Backing::cudamalloc, Error::out_of_memory},
+                    SweepKind{"CudaMallocBackendFailure", Backing::cudamalloc,
+                              Error::backend_failure}),
     [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

@@ -13,16 +13,19 @@
 #include <string>
 #include <tuple>
 
+#include "tests/property/choices.h"
 #include "tests/support/generator.h"
 
 namespace gpupool::test {
 namespace {
 
-struct Kind {
+struct ListKind {
   const char* name;
   GeneratorOptions options;
   std::uint64_t lists;
-  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const ListKind& kind) {
+    return out << kind.name;
+  }
 };
 
 void run_lists(GeneratorOptions options, std::uint64_t lists) {
@@ -36,30 +39,25 @@ void run_lists(GeneratorOptions options, std::uint64_t lists) {
   }
 }
 
-class ListTest : public testing::TestWithParam<Kind> {};
+class ListTest : public testing::TestWithParam<ListKind> {};
 
 TEST_P(ListTest, PoolAgreesWithTheModelAfterEachOperation) {
   run_lists(GetParam().options, GetParam().lists);
 }
 
-constexpr auto kVmm = Backing::vmm;
-constexpr auto kSegments = Backing::cudamalloc;
-constexpr auto kAddresses = SimulatedMemory::address_only;
-constexpr auto kReal = SimulatedMemory::real;
-
 INSTANTIATE_TEST_SUITE_P(
     All, ListTest,
-    testing::Values(Kind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 300},
-                    Kind{"CudaMalloc", {kSegments, kAddresses, 1000, false, false}, 200},
-                    Kind{"VmmRealMemory", {kVmm, kReal, 500, false, false}, 200},
-                    Kind{"CudaMallocRealMemory", {kSegments, kReal, 500, false, false}, 100},
-                    Kind{"VmmFaults", {kVmm, kAddresses, 500, true, false}, 300},
-                    Kind{"CudaMallocFaults", {kSegments, kAddresses, 500, true, false}, 200},
-                    Kind{"VmmUnannouncedStreams", {kVmm, kReal, 500, false, true}, 300},
-                    Kind{"Long", {kVmm, kAddresses, 5000, false, false}, 30},
-                    Kind{"VmmOthers", {kVmm, kReal, 500, false, false, true}, 100},
-                    Kind{"CudaMallocOthers", {kSegments, kReal, 500, false, true, true}, 60},
-                    Kind{"VmmOthersFaults", {kVmm, kAddresses, 500, true, false, true}, 100}),
+    testing::Values(ListKind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 300},
+                    ListKind{"CudaMalloc", {kSegments, kAddresses, 1000, false, false}, 200},
+                    ListKind{"VmmRealMemory", {kVmm, kReal, 500, false, false}, 200},
+                    ListKind{"CudaMallocRealMemory", {kSegments, kReal, 500, false, false}, 100},
+                    ListKind{"VmmFaults", {kVmm, kAddresses, 500, true, false}, 300},
+                    ListKind{"CudaMallocFaults", {kSegments, kAddresses, 500, true, false}, 200},
+                    ListKind{"VmmUnannouncedStreams", {kVmm, kReal, 500, false, true}, 300},
+                    ListKind{"Long", {kVmm, kAddresses, 5000, false, false}, 30},
+                    ListKind{"VmmOthers", {kVmm, kReal, 500, false, false, true}, 100},
+                    ListKind{"CudaMallocOthers", {kSegments, kReal, 500, false, true, true}, 60},
+                    ListKind{"VmmOthersFaults", {kVmm, kAddresses, 500, true, false, true}, 100}),
     [](const auto& kind) { return kind.param.name; });
 
 /// The same checks while pages move, in each of the four ways in which they do.
@@ -70,7 +68,7 @@ struct Way {
   friend std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
 };
 
-class RecyclingListTest : public testing::TestWithParam<std::tuple<Way, Kind>> {};
+class RecyclingListTest : public testing::TestWithParam<std::tuple<Way, ListKind>> {};
 
 TEST_P(RecyclingListTest, PoolAgreesWithTheModelAfterEachOperation) {
   const auto& [way, kind] = GetParam();
@@ -82,7 +80,7 @@ TEST_P(RecyclingListTest, PoolAgreesWithTheModelAfterEachOperation) {
 
 /// The same under the other policies of what one stream may have of another's.
 class PolicyListTest
-    : public testing::TestWithParam<std::tuple<CrossStreamPolicy, Recycling, Kind>> {};
+    : public testing::TestWithParam<std::tuple<CrossStreamPolicy, Recycling, ListKind>> {};
 
 TEST_P(PolicyListTest, PoolAgreesWithTheModelAfterEachOperation) {
   const auto& [policy, recycling, kind] = GetParam();
@@ -95,14 +93,15 @@ TEST_P(PolicyListTest, PoolAgreesWithTheModelAfterEachOperation) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, PolicyListTest,
-    testing::Combine(testing::Values(CrossStreamPolicy::wait, CrossStreamPolicy::never),
-                     testing::Values(Recycling::off, Recycling::eager),
-                     testing::Values(Kind{"Vmm", {kVmm, kAddresses, 500, false, false}, 40},
-                                     Kind{"RealMemory", {kVmm, kReal, 500, false, false}, 30},
-                                     Kind{"CudaMalloc", {kSegments, kReal, 500, false, false}, 30},
-                                     Kind{"Faults", {kVmm, kAddresses, 500, true, false}, 40},
-                                     Kind{"Unannounced", {kVmm, kReal, 500, false, true}, 30},
-                                     Kind{"Others", {kVmm, kReal, 500, false, false, true}, 20})),
+    testing::Combine(
+        testing::Values(CrossStreamPolicy::wait, CrossStreamPolicy::never),
+        testing::Values(Recycling::off, Recycling::eager),
+        testing::Values(ListKind{"Vmm", {kVmm, kAddresses, 500, false, false}, 40},
+                        ListKind{"RealMemory", {kVmm, kReal, 500, false, false}, 30},
+                        ListKind{"CudaMalloc", {kSegments, kReal, 500, false, false}, 30},
+                        ListKind{"Faults", {kVmm, kAddresses, 500, true, false}, 40},
+                        ListKind{"Unannounced", {kVmm, kReal, 500, false, true}, 30},
+                        ListKind{"Others", {kVmm, kReal, 500, false, false, true}, 20})),
     [](const auto& param) {
       return std::string(to_string(std::get<0>(param.param))) + "_" +
              to_string(std::get<1>(param.param)) + "_" + std::get<2>(param.param).name;
@@ -121,14 +120,14 @@ INSTANTIATE_TEST_SUITE_P(
                         Way{"EagerSameStream", Recycling::eager, AliasReuse::same_stream},
                         Way{"Pressure", Recycling::pressure, AliasReuse::wait},
                         Way{"PressureSameStream", Recycling::pressure, AliasReuse::same_stream}),
-        testing::Values(Kind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 60},
-                        Kind{"RealMemory", {kVmm, kReal, 500, false, false}, 60},
-                        Kind{"OneStream", one_stream(kAddresses), 40},
-                        Kind{"OneStreamRealMemory", one_stream(kReal), 40},
-                        Kind{"Faults", {kVmm, kAddresses, 500, true, false}, 80},
-                        Kind{"UnannouncedStreams", {kVmm, kReal, 500, false, true}, 60},
-                        Kind{"Others", {kVmm, kReal, 500, false, false, true}, 40},
-                        Kind{"OthersFaults", {kVmm, kAddresses, 500, true, false, true}, 40})),
+        testing::Values(ListKind{"Vmm", {kVmm, kAddresses, 1000, false, false}, 60},
+                        ListKind{"RealMemory", {kVmm, kReal, 500, false, false}, 60},
+                        ListKind{"OneStream", one_stream(kAddresses), 40},
+                        ListKind{"OneStreamRealMemory", one_stream(kReal), 40},
+                        ListKind{"Faults", {kVmm, kAddresses, 500, true, false}, 80},
+                        ListKind{"UnannouncedStreams", {kVmm, kReal, 500, false, true}, 60},
+                        ListKind{"Others", {kVmm, kReal, 500, false, false, true}, 40},
+                        ListKind{"OthersFaults", {kVmm, kAddresses, 500, true, false, true}, 40})),
     [](const auto& param) {
       return std::string(std::get<0>(param.param).name) + std::get<1>(param.param).name;
     });

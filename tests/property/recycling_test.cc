@@ -11,23 +11,27 @@
 #include <ostream>
 #include <string>
 
+#include "tests/property/choices.h"
 #include "tests/support/recycling_lists.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {
 
-struct Kind {
+struct RecyclingKind {
   const char* name;
   Recycling recycling;
   AliasReuse alias_reuse;
   SimulatedMemory memory = SimulatedMemory::address_only;
-  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
+  friend std::ostream& operator<<(std::ostream& out, const RecyclingKind& kind) {
+    return out << kind.name;
+  }
 };
 
-class RecyclingTest : public testing::TestWithParam<Kind> {
+class RecyclingTest : public testing::TestWithParam<RecyclingKind> {
  protected:
   static RecyclingListOptions options() {
-    const Kind& kind = GetParam();
+    const RecyclingKind& kind = GetParam();
     return {kind.recycling, kind.alias_reuse, kind.memory, operation_count(500)};
   }
 };
@@ -139,7 +143,6 @@ TEST(RecyclingJudgeTest, NoticesAPoolThatDoesNotRecycle) {
 
 // By hand: what is refused is served by nobody, and so is no reason to hold more.
 TEST(RecyclingJudgeTest, ARefusedRequestDoesNotRaiseWhatMayBeHeld) {
-  constexpr std::uint64_t kPage = Occupancy::kPageBytes;
   OperationList list;
   const auto fill = [&](BlockName first) {
     for (BlockName name = first; name < first + 20; ++name) {
@@ -162,24 +165,18 @@ TEST(RecyclingJudgeTest, ARefusedRequestDoesNotRaiseWhatMayBeHeld) {
   EXPECT_EQ(world.last_stats.peak_held_bytes, 40 * kPage);
 }
 
-constexpr auto kEager = Recycling::eager;
-constexpr auto kPressure = Recycling::pressure;
-constexpr auto kWait = AliasReuse::wait;
-constexpr auto kSameStream = AliasReuse::same_stream;
-constexpr auto kReal = SimulatedMemory::real;
-
-constexpr Kind kKinds[] = {{"Eager", kEager, kWait},
-                           {"EagerSameStream", kEager, kSameStream},
-                           {"Pressure", kPressure, kWait},
-                           {"PressureSameStream", kPressure, kSameStream},
-                           {"EagerReal", kEager, kWait, kReal},
-                           {"EagerSameStreamReal", kEager, kSameStream, kReal}};
+constexpr RecyclingKind kKinds[] = {{"Eager", kEager, kWait},
+                                    {"EagerSameStream", kEager, kSameStream},
+                                    {"Pressure", kPressure, kWait},
+                                    {"PressureSameStream", kPressure, kSameStream},
+                                    {"EagerReal", kEager, kWait, kReal},
+                                    {"EagerSameStreamReal", kEager, kSameStream, kReal}};
 
 INSTANTIATE_TEST_SUITE_P(All, RecyclingTest, testing::ValuesIn(kKinds),
                          [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, RepeatTest,
                          testing::Values(kKinds[0], kKinds[1], kKinds[2], kKinds[3],
-                                         Kind{"Off", Recycling::off, kWait}),
+                                         RecyclingKind{"Off", Recycling::off, kWait}),
                          [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

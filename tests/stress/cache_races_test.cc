@@ -13,18 +13,17 @@
 #include "gpupool/simulated_backend.h"
 #include "tests/support/gate.h"
 #include "tests/support/rendezvous.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
+constexpr std::array<std::uint64_t, 4> kRaceSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
 
 #ifdef __SANITIZE_THREAD__
-constexpr std::uint64_t kRounds = 10'000;
+constexpr std::uint64_t kRaceRounds = 10'000;
 #else
-constexpr std::uint64_t kRounds = 100'000;
+constexpr std::uint64_t kRaceRounds = 100'000;
 #endif
 
 class CacheRacesTest : public testing::Test {
@@ -77,7 +76,7 @@ TEST_F(CacheRacesTest, OfTwoFreesThatRaceExactlyOneSucceeds) {
   Rendezvous end;
   std::atomic<bool> is_over{false};
   std::thread other([&] {
-    for (std::uint64_t round = 0; round < kRounds; ++round) {
+    for (std::uint64_t round = 0; round < kRaceRounds; ++round) {
       start.meet();
       if (is_over) return;
       freed += pool_->deallocate(block, round % 3 == 0 ? others : stream);
@@ -86,8 +85,8 @@ TEST_F(CacheRacesTest, OfTwoFreesThatRaceExactlyOneSucceeds) {
   });
   std::uint64_t rounds = 0;
   bool is_right = true;
-  for (std::uint64_t round = 0; round < kRounds && is_right; ++round) {
-    const std::uint64_t bytes = kSizes[round % kSizes.size()];
+  for (std::uint64_t round = 0; round < kRaceRounds && is_right; ++round) {
+    const std::uint64_t bytes = kRaceSizes[round % kRaceSizes.size()];
     block = pool_->allocate(bytes, stream).value();
     freed = 0;
     start.meet();
@@ -98,12 +97,12 @@ TEST_F(CacheRacesTest, OfTwoFreesThatRaceExactlyOneSucceeds) {
     rounds += is_right;
   }
   is_over = true;
-  if (rounds < kRounds - 1) start.meet();  // else it has ended
+  if (rounds < kRaceRounds - 1) start.meet();  // else it has ended
   other.join();
   // What was freed twice is in the caches twice: of no use any more, and no end to it.
   if (!is_right) pool_.release();
-  ASSERT_EQ(rounds, kRounds);
-  EXPECT_EQ(misuses_, kRounds);
+  ASSERT_EQ(rounds, kRaceRounds);
+  EXPECT_EQ(misuses_, kRaceRounds);
 }
 
 TEST_F(CacheRacesTest, OfTwoFreesThatRaceOneSucceedsWhileCachesAreClaimed) {
@@ -120,7 +119,7 @@ TEST_F(CacheRacesTest, OfTwoFreesThatRaceOneSucceedsWhileCachesAreClaimed) {
   std::atomic<std::uint64_t> freed{0};
   Rendezvous start;
   Rendezvous end;
-  constexpr std::uint64_t kFewer = kRounds / 10;
+  constexpr std::uint64_t kFewer = kRaceRounds / 10;
   std::thread other([&] {
     for (std::uint64_t round = 0; round < kFewer; ++round) {
       start.meet();
@@ -130,7 +129,7 @@ TEST_F(CacheRacesTest, OfTwoFreesThatRaceOneSucceedsWhileCachesAreClaimed) {
   });
   std::uint64_t wrong = 0;
   for (std::uint64_t round = 0; round < kFewer; ++round) {
-    block = pool_->allocate(kSizes[round % kSizes.size()], stream).value();
+    block = pool_->allocate(kRaceSizes[round % kRaceSizes.size()], stream).value();
     freed = 0;
     start.meet();
     freed += pool_->deallocate(block, stream);
@@ -227,7 +226,7 @@ TEST_F(CacheRacesTest, AStreamEndsWhileABlockIsOnItsWayToTheSharedTiers) {
   make_pool(options);
   std::uint64_t late = 0;  // rounds in which the stream had ended before the free began
   for (int round = 0; round < 12; ++round) {
-    const std::uint64_t bytes = kSizes[static_cast<std::size_t>(round) % kSizes.size()];
+    const std::uint64_t bytes = kRaceSizes[static_cast<std::size_t>(round) % kRaceSizes.size()];
     const RawStream raw = device_.create_stream();
     StreamRef stream;
     void* block = nullptr;

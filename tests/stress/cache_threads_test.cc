@@ -18,19 +18,14 @@
 #include "base/heavy_fence.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/stress/stress_time.h"
 #include "tests/support/basket.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr int kThreads = 4;
-
-std::chrono::milliseconds duration() {
-  return std::getenv("GPUPOOL_SOAK") != nullptr ? std::chrono::seconds(10)
-                                                : std::chrono::milliseconds(700);
-}
+constexpr int kCacheThreads = 4;
 
 struct Stream {
   RawStream raw = nullptr;
@@ -196,14 +191,14 @@ TEST_P(CacheThreadsTest, ThreadsAndStreamsComeAndGoWhileOthersClaim) {
   std::atomic<std::uint64_t> seed{0};
   std::vector<std::thread> threads;
   // Some that stay, and some in the place of which others come.
-  for (int i = 0; i < kThreads; ++i) {
+  for (int i = 0; i < kCacheThreads; ++i) {
     threads.emplace_back([&, i] {
       while (!is_over_) {
         std::thread([&] { run_program(++seed, i % 2 == 0 ? ~std::uint64_t{0} : 100); }).join();
       }
     });
   }
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(700ms);
   for (std::uint64_t round = 0; std::chrono::steady_clock::now() < end; ++round) {
     claim(round);
     if (round % 16 == 0 && round / 16 < 1000) replace_shared(round / 16);
@@ -252,7 +247,7 @@ TEST_P(CacheThreadsTest, ProducersAndConsumersOfOneStream) {
       }
     });
   }
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(700ms);
   for (std::uint64_t round = 0; std::chrono::steady_clock::now() < end; ++round) {
     if (round % 4 == 0) claim(round);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -266,7 +261,7 @@ TEST_P(CacheThreadsTest, HandlesThatEachThreadNamesForItself) {
   std::vector<RawStream> raws;
   for (int i = 0; i < 6; ++i) raws.push_back(device_.create_stream());
   std::vector<std::thread> threads;
-  for (std::uint64_t i = 0; i < kThreads; ++i) {
+  for (std::uint64_t i = 0; i < kCacheThreads; ++i) {
     threads.emplace_back([&, i] {
       std::mt19937_64 random(i);
       while (!is_over_) {
@@ -283,7 +278,7 @@ TEST_P(CacheThreadsTest, HandlesThatEachThreadNamesForItself) {
       }
     });
   }
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(700ms);
   for (std::uint64_t round = 0; std::chrono::steady_clock::now() < end; ++round) {
     claim(round);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -12,16 +12,15 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/basket.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-
 #ifdef __SANITIZE_THREAD__
-constexpr int kBlocks = 20'000;
+constexpr int kHandedBlocks = 20'000;
 #else
-constexpr int kBlocks = 100'000;
+constexpr int kHandedBlocks = 100'000;
 #endif
 
 struct Handed {
@@ -49,7 +48,7 @@ class HandOverThreadsTest : public testing::Test {
 
   void allocate_and_hand_on() {
     constexpr std::array<std::uint64_t, 5> kSizes = {512, 2 * kMiB, 40 << 10, 512, kMiB};
-    for (int i = 0; i < kBlocks; ++i) {
+    for (int i = 0; i < kHandedBlocks; ++i) {
       const std::uint64_t bytes = kSizes[static_cast<std::size_t>(i / 64) % kSizes.size()];
       const auto block = pool_->allocate(bytes, stream_);
       if (!block.ok()) continue;

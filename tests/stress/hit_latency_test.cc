@@ -14,6 +14,7 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/gate.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
@@ -24,8 +25,7 @@ constexpr bool kTimesHold = false;
 constexpr bool kTimesHold = true;
 #endif
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::array<std::uint64_t, 3> kSizes{512, 64 * 1024 + 1, 2 * kMiB};
+constexpr std::array<std::uint64_t, 3> kHitSizes{512, 64 * 1024 + 1, 2 * kMiB};
 constexpr int kRuns = 5;
 constexpr std::size_t kHits = 100'000;
 constexpr std::size_t kGroup = 100;
@@ -53,7 +53,7 @@ class HitLatencyTest : public testing::Test {
     fast_ = pool_->adopt_stream(device_.create_stream()).value();
     // Until the pool has come to hold what the caches are to keep.
     for (int round = 0; round < 10; ++round) {
-      for (const std::uint64_t bytes : kSizes) {
+      for (const std::uint64_t bytes : kHitSizes) {
         EXPECT_TRUE(pool_->deallocate(pool_->allocate(bytes, fast_).value(), fast_));
       }
     }
@@ -71,7 +71,7 @@ class HitLatencyTest : public testing::Test {
       const std::uint64_t group_start = thread_cpu_ns();
       for (const std::size_t end = i + kGroup; i < end; ++i) {
         const auto start = std::chrono::steady_clock::now();
-        void* block = pool_->allocate(kSizes[i % kSizes.size()], fast_).value();
+        void* block = pool_->allocate(kHitSizes[i % kHitSizes.size()], fast_).value();
         EXPECT_TRUE(pool_->deallocate(block, fast_));
         times[i] = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - start).count());
       }

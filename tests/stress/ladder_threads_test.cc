@@ -12,12 +12,12 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::size_t kThreads = 4;
+constexpr std::size_t kLadderThreads = 4;
 constexpr std::uint64_t kLongest = 14 * kMiB;  // all of them at once fit
 
 class LadderThreadsTest : public testing::TestWithParam<Recycling> {
@@ -35,7 +35,7 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
       return false;
     };
     pool_ = Pool::create(device_, options).value();
-    for (std::size_t i = 0; i < kThreads; ++i) {
+    for (std::size_t i = 0; i < kLadderThreads; ++i) {
       raw_.push_back(device_.create_stream());
       streams_.push_back(pool_->adopt_stream(raw_.back()).value());
     }
@@ -54,7 +54,7 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
     std::mt19937_64 random(thread + 1);
     for (int i = 0; i < rounds; ++i) {
       const std::uint64_t bytes = kMiB + random() % (kLongest - kMiB);
-      const std::size_t stream = (thread + static_cast<std::size_t>(i)) % kThreads;
+      const std::size_t stream = (thread + static_cast<std::size_t>(i)) % kLadderThreads;
       const auto block = pool_->allocate(bytes, streams_[stream]);
       if (!block.ok()) {
         ++failed_;
@@ -81,7 +81,7 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
       }
     });
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < kThreads; ++i) {
+    for (std::size_t i = 0; i < kLadderThreads; ++i) {
       threads.emplace_back([this, i, rounds] { allocate_and_free(i, rounds); });
     }
     for (std::thread& thread : threads) thread.join();
@@ -112,7 +112,7 @@ TEST_P(LadderThreadsTest, TheBooksAreRightWhereCachesAreInBetween) {
   run(150);
   const StatsV1 stats = pool_->stats();
   EXPECT_EQ(stats.failures, failed_);
-  EXPECT_EQ(stats.requests, kThreads * 150);
+  EXPECT_EQ(stats.requests, kLadderThreads * 150);
   for (std::size_t i = 0; i < kLadderRungCount; ++i) {
     EXPECT_LE(stats.ladder_successes[i], stats.ladder_tries[i]) << i;
   }

@@ -13,18 +13,14 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/stress/stress_time.h"
 #include "tests/support/basket.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr int kThreads = 4;
-
-std::chrono::milliseconds duration() {
-  return std::getenv("GPUPOOL_SOAK") != nullptr ? std::chrono::seconds(10)
-                                                : std::chrono::seconds(1);
-}
+constexpr int kPoolThreads = 4;
 
 /// A block on its way to a thread that will free it on its own stream.
 struct Parcel {
@@ -89,7 +85,7 @@ class PoolThreadsTest : public testing::Test {
   SimulatedBackend device_{{.capacity_bytes = std::uint64_t{4} << 30, .charge_costs = false}};
   FaultyBackend backend_{device_};
   std::unique_ptr<Pool> pool_;
-  std::array<Mailbox, kThreads> mailboxes_;
+  std::array<Mailbox, kPoolThreads> mailboxes_;
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> contradictions_{0};
   std::atomic<std::uint64_t> misuses_{0};
@@ -124,7 +120,7 @@ void PoolThreadsTest::run_program(int self, std::chrono::steady_clock::time_poin
       } else {
         parcel.event = device_.create_event().value();
         if (!device_.record_event(parcel.event, raw).ok()) ++refused_;
-        mailboxes_[random() % kThreads].put(parcel);
+        mailboxes_[random() % kPoolThreads].put(parcel);
       }
     }
     Parcel parcel;
@@ -153,12 +149,12 @@ void PoolThreadsTest::watch(const std::atomic<bool>& is_over) {
 }
 
 void PoolThreadsTest::run_programs() {
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(1000ms);
   std::atomic<bool> is_over{false};
   std::thread watcher([&] { watch(is_over); });
   std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (int i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { run_program(i, end); });
+  threads.reserve(kPoolThreads);
+  for (int i = 0; i < kPoolThreads; ++i) threads.emplace_back([&, i] { run_program(i, end); });
   for (std::thread& thread : threads) thread.join();
   is_over = true;
   watcher.join();
@@ -211,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(All, BackingThreadsTest,
 
 TEST_F(PoolThreadsTest, EachThreadsOwnDefaultStream) {
   make_pool(64 * kMiB);
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(1000ms);
   const auto program = [&](std::uint64_t seed, std::uint64_t rounds) {
     std::mt19937_64 random(seed);
     const RawStream raw = per_thread_stream();
@@ -229,8 +225,8 @@ TEST_F(PoolThreadsTest, EachThreadsOwnDefaultStream) {
   std::uint64_t seed = 0;
   while (std::chrono::steady_clock::now() < end) {
     std::vector<std::thread> threads;
-    threads.reserve(kThreads);
-    for (int i = 0; i < kThreads; ++i) threads.emplace_back(program, ++seed, 50);
+    threads.reserve(kPoolThreads);
+    for (int i = 0; i < kPoolThreads; ++i) threads.emplace_back(program, ++seed, 50);
     for (std::thread& thread : threads) thread.join();
   }
   device_.complete_all();
@@ -267,10 +263,10 @@ TEST_F(PoolThreadsTest, OfTwoFreesThatRaceOneIsRefused) {
 
 TEST_F(PoolThreadsTest, StreamsComeAndGo) {
   make_pool(64 * kMiB);
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(1000ms);
   std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (std::uint64_t i = 0; i < kThreads; ++i) {
+  threads.reserve(kPoolThreads);
+  for (std::uint64_t i = 0; i < kPoolThreads; ++i) {
     threads.emplace_back([&, i] {
       std::mt19937_64 random(i + 1);
       while (std::chrono::steady_clock::now() < end) {

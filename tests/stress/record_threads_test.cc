@@ -12,19 +12,15 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/stress/stress_time.h"
 #include "tests/support/basket.h"
 #include "tests/support/recorded_trace.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kThreads = 4;
-
-std::chrono::milliseconds duration() {
-  return std::getenv("GPUPOOL_SOAK") != nullptr ? std::chrono::seconds(10)
-                                                : std::chrono::milliseconds(800);
-}
+constexpr std::uint64_t kRecordThreads = 4;
 
 class RecordThreadsTest : public testing::Test {
  protected:
@@ -86,16 +82,16 @@ class RecordThreadsTest : public testing::Test {
 TEST_F(RecordThreadsTest, ARecordingMayBeginAndEndAtAnyTime) {
   std::atomic<bool> is_over{false};
   std::vector<std::thread> threads;
-  for (std::uint64_t self = 0; self + 1 < kThreads; ++self) {
+  for (std::uint64_t self = 0; self + 1 < kRecordThreads; ++self) {
     threads.emplace_back([&, self] { run_rounds(self, ~std::uint64_t{0}, is_over); });
   }
   // And one after the other that ends at once.
   threads.emplace_back([&] {
-    while (!is_over) std::thread([&] { run_rounds(kThreads, 100, is_over); }).join();
+    while (!is_over) std::thread([&] { run_rounds(kRecordThreads, 100, is_over); }).join();
   });
   std::uint64_t recordings = 0;
   std::uint64_t events = 0;
-  const auto end = std::chrono::steady_clock::now() + duration();
+  const auto end = std::chrono::steady_clock::now() + stress_time(800ms);
   while (std::chrono::steady_clock::now() < end) {
     ASSERT_TRUE(pool_->record(file_.path()).ok());
     std::this_thread::sleep_for(std::chrono::milliseconds(recordings % 12));
@@ -106,7 +102,7 @@ TEST_F(RecordThreadsTest, ARecordingMayBeginAndEndAtAnyTime) {
     const RecordedTrace trace = read_recorded_trace(file_.path());
     ASSERT_EQ(trace.fault, "");
     // What was just being handed out when it began, one block a thread.
-    EXPECT_LE(report.value().left_out, kThreads);
+    EXPECT_LE(report.value().left_out, kRecordThreads);
     EXPECT_EQ(report.value().end, RecordEnd::stopped);
     EXPECT_EQ(trace.count('a'), report.value().allocations + report.value().live_at_start);
     EXPECT_EQ(trace.count('f'), report.value().frees);
@@ -123,13 +119,13 @@ TEST_F(RecordThreadsTest, EverythingIsThereAndInItsOrder) {
   constexpr std::uint64_t kRounds = 20'000;
   ASSERT_TRUE(pool_->record(file_.path()).ok());
   std::vector<std::thread> threads;
-  for (std::uint64_t self = 0; self < kThreads; ++self) {
+  for (std::uint64_t self = 0; self < kRecordThreads; ++self) {
     // Each thread's sizes say whose they are, and how many it had before. What one frees the others
     // get next: were a free noted after its block was had again, the block would be there twice.
     threads.emplace_back([&, self] {
       const StreamRef stream = streams_[self % 2];
       for (std::uint64_t i = 0; i < kRounds; ++i) {
-        basket_.put(pool_->allocate(i * kThreads + self + 1, stream).value());
+        basket_.put(pool_->allocate(i * kRecordThreads + self + 1, stream).value());
         void* block = nullptr;
         if (!basket_.take(block)) continue;
         EXPECT_TRUE(pool_->deallocate(block, stream));
@@ -142,16 +138,16 @@ TEST_F(RecordThreadsTest, EverythingIsThereAndInItsOrder) {
   const RecordedTrace trace = read_recorded_trace(file_.path());
   ASSERT_EQ(trace.fault, "");
   EXPECT_EQ(report.value().left_out, 0u);
-  EXPECT_EQ(report.value().allocations, kThreads * kRounds);
+  EXPECT_EQ(report.value().allocations, kRecordThreads * kRounds);
   EXPECT_EQ(trace.live, pool_->stats().live_blocks);
-  std::array<std::uint64_t, kThreads> next{};
+  std::array<std::uint64_t, kRecordThreads> next{};
   std::uint64_t last_us = 0;
   for (const RecordedEvent& event : trace.events) {
     EXPECT_GE(event.time_us, last_us);
     last_us = event.time_us;
     if (event.kind != 'a') continue;
-    const std::uint64_t self = (event.bytes - 1) % kThreads;
-    ASSERT_EQ((event.bytes - 1) / kThreads, next[self]++);
+    const std::uint64_t self = (event.bytes - 1) % kRecordThreads;
+    ASSERT_EQ((event.bytes - 1) / kRecordThreads, next[self]++);
     ASSERT_EQ(event.stream, self % 2 + 1);
   }
 }
@@ -161,7 +157,7 @@ TEST_F(RecordThreadsTest, OneOfSeveralBeginsIt) {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> ended{0};
   std::vector<std::thread> threads;
-  for (std::uint64_t self = 0; self < kThreads; ++self) {
+  for (std::uint64_t self = 0; self < kRecordThreads; ++self) {
     threads.emplace_back([&] {
       const ScratchFile file;
       for (int i = 0; i < 50; ++i) {

@@ -16,29 +16,24 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/stress/stress_time.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kPage = 2 * kMiB;
 constexpr std::uint64_t kPages = 48;
-constexpr std::uint64_t kThreads = 4;
-
-std::chrono::milliseconds duration() {
-  return std::getenv("GPUPOOL_SOAK") != nullptr ? std::chrono::seconds(10)
-                                                : std::chrono::milliseconds(1500);
-}
+constexpr std::uint64_t kRecyclingThreads = 4;
 
 /// A block and what its owner wrote: a word at each page's begin and end, and at its own.
-struct Block {
+struct WrittenBlock {
   char* pointer = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t pattern = 0;
 };
 
 template <class Visit>
-void for_each_word(const Block& block, Visit visit) {
+void for_each_word(const WrittenBlock& block, Visit visit) {
   const auto at = [&](std::uint64_t offset) { visit(block.pointer + offset, offset); };
   at(0);
   for (std::uint64_t offset = kPage - sizeof(std::uint64_t); offset + kMiB < block.bytes;
@@ -73,7 +68,7 @@ class RecyclingThreadsTest : public testing::TestWithParam<AliasReuse> {
     }
   }
   /// Work that writes the block, or finds it as it was; in the order of the stream.
-  void launch(RawStream stream, const Block& block, bool writes, std::uint64_t duration_ns) {
+  void launch(RawStream stream, const WrittenBlock& block, bool writes, std::uint64_t duration_ns) {
     SimulatedWork work;
     work.address = reinterpret_cast<DeviceAddress>(block.pointer);
     work.bytes = block.bytes;
@@ -111,11 +106,11 @@ void RecyclingThreadsTest::run_program(std::uint64_t self) {
   std::mt19937_64 random(self + 1);
   const RawStream raw = device_.create_stream();
   const StreamRef stream = pool_->adopt_stream(raw).value();
-  constexpr std::uint64_t kShare = kPages * kPage / kThreads * 3 / 4;
-  std::vector<Block> own;
+  constexpr std::uint64_t kShare = kPages * kPage / kRecyclingThreads * 3 / 4;
+  std::vector<WrittenBlock> own;
   std::uint64_t own_bytes = 0;
   const auto free_at = [&](std::size_t at) {
-    const Block block = own[at];
+    const WrittenBlock block = own[at];
     own.erase(own.begin() + static_cast<std::ptrdiff_t>(at));
     own_bytes -= block.bytes;
     launch(raw, block, false, random() % 5 == 0 ? 30'000 : 0);
@@ -193,13 +188,14 @@ void RecyclingThreadsTest::watch() {
 
 TEST_P(RecyclingThreadsTest, NobodysDataIsTouchedAndTheBooksAreRight) {
   std::vector<std::thread> threads;
-  threads.reserve(kThreads + 2);
-  for (std::uint64_t i = 0; i < kThreads; ++i) threads.emplace_back([this, i] { run_program(i); });
+  threads.reserve(kRecyclingThreads + 2);
+  for (std::uint64_t i = 0; i < kRecyclingThreads; ++i)
+    threads.emplace_back([this, i] { run_program(i); });
   threads.emplace_back([this] { tend(); });
   threads.emplace_back([this] { watch(); });
   // As long as it takes until pages have moved, where a sanitizer makes all of it slow.
   constexpr std::uint64_t kMoves = 20;
-  std::this_thread::sleep_for(duration());
+  std::this_thread::sleep_for(stress_time(1500ms));
   for (int i = 0; i < 600 && pool_->stats().pages_recycled < kMoves; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

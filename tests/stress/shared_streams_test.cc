@@ -13,16 +13,11 @@
 #include <ostream>
 
 #include "gpupool/simulated_backend.h"
+#include "tests/stress/stress_time.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
-
-std::chrono::milliseconds duration() {
-  return std::getenv("GPUPOOL_SOAK") != nullptr ? std::chrono::seconds(60)
-                                                : std::chrono::seconds(1);
-}
 
 /// A simulated card whose work writes and reads the first and last word of a block.
 class SimulatedCard {
@@ -98,7 +93,7 @@ TEST_P(SharedStreamsTest, NobodyGetsWhatAnotherStillUses) {
   auto pool = Pool::create(backend, options).value();
 
   SharedStreams program(*pool, card);
-  program.run(duration());
+  program.run(stress_time(1000ms, 60s));
 
   backend.complete_all();
   pool->check_invariants();

@@ -9,11 +9,11 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/gate.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kWarmSizes[] = {512, 64 * 1024 + 1, kMiB};
 
 class SlowDriverTest : public testing::Test {

@@ -15,15 +15,15 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/gate.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr int kWorkers = 3;
-constexpr int kRounds = 600;  // more than a thread frees before it closes its own epoch
+constexpr int kEventRounds = 600;  // more than a thread frees before it closes its own epoch
 /// Of one call, on a machine that does other things, too; the gate stays shut four times as long.
 constexpr auto kLongestCall = Gate::kLongest / 4;
 
@@ -103,7 +103,7 @@ std::chrono::nanoseconds SlowEventsTest::run_worker(unsigned seed, RawStream raw
                                     : pool_->deallocate(block, raw));
     });
   };
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < kEventRounds; ++i) {
     const std::uint64_t bytes = kSizes[random() % std::size(kSizes)];
     timed([&] {
       const auto block =

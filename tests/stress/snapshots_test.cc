@@ -17,12 +17,11 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::chrono::milliseconds kLong{800};
 
 class SnapshotsTest : public testing::Test {

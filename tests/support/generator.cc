@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "tests/support/random.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {
-
-constexpr std::uint64_t kKiB = 1024;
-constexpr std::uint64_t kMiB = 1024 * kKiB;
 
 class Generator {
  public:

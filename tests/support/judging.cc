@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/support/units.h"
 #include "tests/support/world.h"
 
 namespace gpupool::test {
@@ -41,7 +42,6 @@ void World::judge_refusal(const Allocate& request, const Occupancy::Busy& busy) 
 void World::check_growth(const StatsV1& stats) {
   if (options.recycling != Recycling::eager || options.backing != Backing::vmm || has_faults)
     return;
-  constexpr std::uint64_t kPage = Occupancy::kPageBytes;
   const auto add_pages = [](std::set<std::uint64_t>& pages, std::uint64_t address,
                             std::uint64_t bytes) {
     for (std::uint64_t page = address / kPage; page * kPage < address + bytes; ++page) {
@@ -77,7 +77,6 @@ void World::check_growth(const StatsV1& stats) {
 
 void World::check_moves() {
   if (options.recycling == Recycling::off || options.alias_reuse != AliasReuse::wait) return;
-  constexpr std::uint64_t kPage = Occupancy::kPageBytes;
   std::set<std::uint64_t> pages;
   pool->visit_blocks([&](const BlockInfo& info) {
     for (std::uint64_t page = info.address / kPage; page * kPage < info.address + info.bytes;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpupool/size_text.h"
+#include "tests/support/units.h"
 
 namespace gpupool::test {
 namespace {
@@ -73,7 +74,6 @@ World::World(const WorldOptions& given)
   pool_options.runtime.out_of_memory.wait_ns = options.out_of_memory_wait_ns;
   pool_options.runtime.policy = options.policy;
   // Below and above what a chunk may serve, and more than there is.
-  constexpr std::uint64_t kKiB = 1024;
   pool_options.watched_sizes = {kKiB * kKiB * kKiB, 256 * kKiB, 48 * kKiB, 2 * kKiB};
   pool_options.observer = &observer;
   pool_options.misuse_handler = [this](const MisuseReport&) { ++handled_misuses; };

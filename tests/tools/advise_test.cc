@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tools/advise/advisor.h"
 #include "tools/advise/report.h"
 
 namespace gpupool::tools {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kRequested = 1'000'000;
 
 /// Held is `ratio` times kRequested; waiting is a share of one second.

@@ -16,12 +16,12 @@
 #include "bench/baselines/metered_backend.h"
 #include "gpupool/faulty_backend.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool::baselines {
 namespace {
 
 constexpr std::size_t kStreamCount = 3;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 struct Block {
   std::uint64_t bytes = 0;

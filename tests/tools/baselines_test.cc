@@ -15,12 +15,10 @@
 #include "bench/baselines/pool_system.h"
 #include "bench/baselines/size_classes.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool::baselines {
 namespace {
-
-constexpr std::uint64_t kKiB = 1024;
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 DeviceAddress take(AllocationSystem& system, std::uint64_t bytes, StreamIndex stream = 0) {
   const Result<void*> block = system.allocate(bytes, stream);

@@ -6,13 +6,12 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/units.h"
 #include "tools/compare/comparison.h"
 #include "tools/compare/report.h"
 
 namespace gpupool::tools {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 CompareOptions all_systems() {
   CompareOptions options;

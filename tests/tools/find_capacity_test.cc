@@ -5,10 +5,10 @@
 
 #include <string>
 
+#include "tests/support/units.h"
+
 namespace gpupool::tools {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 /// A hole of 8 MiB that the last request, of 12, does not fit into.
 Trace trace_with_a_hole() {

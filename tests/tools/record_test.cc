@@ -10,14 +10,13 @@
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/support/recorded_trace.h"
+#include "tests/support/units.h"
 #include "tools/replay/replay.h"
 #include "tools/trace/trace.h"
 
 namespace gpupool::tools {
 namespace {
 
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kCapacity = 2048 * kMiB;
 
 class RecordTest : public testing::Test {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace gpupool::internal {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 TEST(CostModel, GivesTheMeasuredPoints) {
   EXPECT_EQ(modelled_cost_ns(BackendCall::create, 2 * kMiB), 10600u);

@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::uint64_t kPage = 2 * kMiB;
 
 std::size_t count_lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
+#include "tests/support/units.h"
+
 namespace gpupool::internal {
 namespace {
-
-constexpr std::uint64_t kMs = 1'000'000;
 
 TEST(GrowthForecastTest, AtFirstNothing) {
   GrowthForecast forecast;

@@ -8,8 +8,6 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kPage = kUnitsPerPage;
-
 /// A random arena, what each unit of it is, and what to expect of it.
 class RandomArena : public GrowthPlannerTest {
  protected:
@@ -37,8 +35,8 @@ class RandomArena : public GrowthPlannerTest {
     for (std::uint64_t i = random.below(4 * pages); i > 0; --i) {
       const auto units = static_cast<std::uint32_t>(random.one_in(3) ? random.between(1, 1200)
                                                                      : random.between(1, 200));
-      const RunId id =
-          runs_.take(units, random.one_in(4) ? kPage : 1, 0, Reach::everywhere, RunKind::block);
+      const RunId id = runs_.take(units, random.one_in(4) ? kUnitsPerPage : 1, 0, Reach::everywhere,
+                                  RunKind::block);
       if (id != 0) taken.push_back(id);
     }
     for (const RunId id : taken) {
@@ -58,10 +56,11 @@ class RandomArena : public GrowthPlannerTest {
     others_ = busy({1})[0];
   }
   void read() {
-    units_.assign(kLine * kPage, Unit::unbacked);
+    units_.assign(kLine * kUnitsPerPage, Unit::unbacked);
     for (std::uint64_t page = 0; page < kLine; ++page) {
       if (!arena_->is_backed(page)) continue;
-      std::fill_n(units_.begin() + static_cast<std::ptrdiff_t>(page * kPage), kPage, Unit::taken);
+      std::fill_n(units_.begin() + static_cast<std::ptrdiff_t>(page * kUnitsPerPage), kUnitsPerPage,
+                  Unit::taken);
     }
     for (RunId id = 1; id < runs_.id_end(); ++id) {
       const auto& run = runs_[id];
@@ -96,7 +95,7 @@ class RandomArena : public GrowthPlannerTest {
   }
   std::uint64_t unbacked_pages(std::uint64_t start, std::uint64_t end) const {
     std::uint64_t pages = 0;
-    for (std::uint64_t page = start / kPage; page * kPage < end; ++page) {
+    for (std::uint64_t page = start / kUnitsPerPage; page * kUnitsPerPage < end; ++page) {
       if (!arena_->is_backed(page)) ++pages;
     }
     return pages;
@@ -110,12 +109,13 @@ class RandomArena : public GrowthPlannerTest {
     }
     for (std::uint64_t start = 0; start + units <= units_.size(); ++start) {
       const std::uint64_t end = start + units;
-      const bool is_placed = align_units != kWithinPage ? start % align_units == 0
-                                                        : start / kPage == (end - 1) / kPage;
+      const bool is_placed = align_units != kWithinPage
+                                 ? start % align_units == 0
+                                 : start / kUnitsPerPage == (end - 1) / kUnitsPerPage;
       if (!is_placed || bad[start] != bad[end]) continue;
       const std::uint64_t pages = unbacked_pages(start, end);
-      std::uint64_t first = start / kPage;
-      while (first * kPage < end && arena_->is_backed(first)) ++first;
+      std::uint64_t first = start / kUnitsPerPage;
+      while (first * kUnitsPerPage < end && arena_->is_backed(first)) ++first;
       if (pages < best.pages || (pages == best.pages && first < best.first_span)) {
         best = {pages, first};
       }
@@ -131,7 +131,8 @@ class RandomArena : public GrowthPlannerTest {
       for (std::uint64_t page = 0; page < kLine; ++page) {
         if (!arena_->is_backed(page)) continue;
         const PageSpan pages = arena_->mapping_of(page).pages;
-        if (pages.first * kPage < run.start || pages.end() * kPage > run.end()) continue;
+        if (pages.first * kUnitsPerPage < run.start || pages.end() * kUnitsPerPage > run.end())
+          continue;
         const bool is_free = run.holder == kAnybody && runs_.are_idle(id, pages);
         movable[page] = !is_idle || is_free;
       }
@@ -143,7 +144,7 @@ class RandomArena : public GrowthPlannerTest {
     std::uint64_t best = kUnlimited;
     for (std::uint64_t start = 0; start + units <= units_.size(); ++start) {
       // Others begin and end in the same pages.
-      const bool is_edge = start % kPage == 0 || (start + units) % kPage == 0 ||
+      const bool is_edge = start % kUnitsPerPage == 0 || (start + units) % kUnitsPerPage == 0 ||
                            !is_usable(start - 1, true) || start + units == units_.size() ||
                            !is_usable(start + units, true);
       if (!is_edge) continue;
@@ -153,7 +154,8 @@ class RandomArena : public GrowthPlannerTest {
       }
       if (!fits) continue;
       std::vector<bool> counted(kLine);
-      for (std::uint64_t page = start / kPage; page * kPage < start + units; ++page) {
+      for (std::uint64_t page = start / kUnitsPerPage; page * kUnitsPerPage < start + units;
+           ++page) {
         if (!arena_->is_backed(page)) counted[page] = true;
         if (!movable[page]) continue;
         const PageSpan pages = arena_->mapping_of(page).pages;
@@ -179,12 +181,12 @@ TEST_F(RandomArena, NoOtherPlaceNeedsFewerPagesAndOfEqualsItIsTheLowest) {
     start_work();
     make(random, arena % 3 == 0);
     for (int i = 0; i < 12; ++i) {
-      constexpr std::uint32_t kAlignments[] = {1, 1, 1, kWithinPage, 16, 256, kPage};
+      constexpr std::uint32_t kAlignments[] = {1, 1, 1, kWithinPage, 16, 256, kUnitsPerPage};
       const std::uint32_t align_units = kAlignments[random.below(std::size(kAlignments))];
       const bool may_extend = !random.one_in(4);
       const std::uint64_t units = align_units == kWithinPage ? 32
                                   : random.one_in(2)         ? random.between(1, 6000)
-                                                             : random.between(1, 12) * kPage;
+                                                     : random.between(1, 12) * kUnitsPerPage;
       const auto it = plan(units, align_units, may_extend);
       const bool fits =
           runs_.can_take(static_cast<std::uint32_t>(units), align_units, 0, Reach::everywhere);
@@ -226,7 +228,7 @@ TEST_F(RandomArena, WherePagesAreSparedNoOtherPlaceLeavesMoreThatCanMove) {
     make(random, arena % 3 == 0);
     for (int i = 0; i < 8; ++i) {
       const auto units = static_cast<std::uint32_t>(
-          random.one_in(2) ? random.between(1, 6000) : random.between(1, 12) * kPage);
+          random.one_in(2) ? random.between(1, 6000) : random.between(1, 12) * kUnitsPerPage);
       if (runs_.can_take(units, 1, 0, Reach::everywhere)) continue;
       for (const Spared spared : {Spared::idle, Spared::whole}) {
         const auto it = planner().plan(units, 1, 0, true, spared);
@@ -251,7 +253,7 @@ TEST_F(RandomArena, OnceTheyAreBackedTheRequestIsServedAndSoManyMoreAreOccupied)
   for (int arena = 0; arena < 300; ++arena) {
     start_work();
     make(random, false);
-    constexpr std::uint32_t kAlignments[] = {1, 1, kWithinPage, 256, kPage};
+    constexpr std::uint32_t kAlignments[] = {1, 1, kWithinPage, 256, kUnitsPerPage};
     const std::uint32_t align_units = kAlignments[random.below(std::size(kAlignments))];
     const auto units =
         static_cast<std::uint32_t>(align_units == kWithinPage ? 32 : random.between(1, 6000));
@@ -265,8 +267,8 @@ TEST_F(RandomArena, OnceTheyAreBackedTheRequestIsServedAndSoManyMoreAreOccupied)
       ASSERT_NE(id, 0u) << "arena " << arena;
       // Best fit may prefer another place now; in the window it is what was said.
       const std::uint64_t start = runs_[id].start;
-      if (start / kPage == it->window.first &&
-          divide_up(start + units, kPage) == it->window.end()) {
+      if (start / kUnitsPerPage == it->window.first &&
+          divide_up(start + units, kUnitsPerPage) == it->window.end()) {
         ++served;
         ASSERT_EQ(occupied_pages() - before, it->fresh_pages) << "arena " << arena;
       }
@@ -288,8 +290,8 @@ TEST_F(RandomArena, NoLongerRequestIsServedByAsManyPages) {
       for (std::uint64_t end = 1; end <= units_.size(); ++end) {
         const Unit last = units_[end - 1];
         if (last != Unit::unbacked && last != Unit::ready) start = end;
-        if (end % kPage != 0 && end < units_.size() && units_[end] == last) continue;
-        while (unbacked_pages(start, end) > pages) start += kPage - start % kPage;
+        if (end % kUnitsPerPage != 0 && end < units_.size() && units_[end] == last) continue;
+        while (unbacked_pages(start, end) > pages) start += kUnitsPerPage - start % kUnitsPerPage;
         if (unbacked_pages(start, end) > 0) longest = std::max(longest, end - start);
       }
       const std::uint64_t found = largest(pages);

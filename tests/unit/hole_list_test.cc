@@ -13,19 +13,19 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kPages = 3000;
+constexpr std::uint64_t kHolePages = 3000;
 
 class HoleListTest : public testing::Test {
  protected:
   /// From `page` on, as far as pages are the same.
   PageSpan same_from(std::uint64_t page) const {
     std::uint64_t end = page;
-    while (end < kPages && is_hole_[end] == is_hole_[page]) ++end;
+    while (end < kHolePages && is_hole_[end] == is_hole_[page]) ++end;
     return {page, end - page};
   }
   std::vector<PageSpan> expected() const {
     std::vector<PageSpan> holes;
-    for (std::uint64_t page = 0; page < kPages; page = same_from(page).end()) {
+    for (std::uint64_t page = 0; page < kHolePages; page = same_from(page).end()) {
       if (is_hole_[page]) holes.push_back(same_from(page));
     }
     return holes;
@@ -74,34 +74,34 @@ class HoleListTest : public testing::Test {
   }
 
   HoleList holes_;
-  std::vector<bool> is_hole_ = std::vector<bool>(kPages);
+  std::vector<bool> is_hole_ = std::vector<bool>(kHolePages);
 };
 
 TEST_F(HoleListTest, IsWhatWasAddedAndNotRemoved) {
   test::Random random(5);
   std::size_t most = 0;
   for (int step = 0; step < 8000; ++step) {
-    const std::uint64_t page = random.below(kPages);
+    const std::uint64_t page = random.below(kHolePages);
     PageSpan pages = same_from(page);
-    pages.count = std::min(pages.count, random.one_in(40) ? kPages : random.between(1, 3));
+    pages.count = std::min(pages.count, random.one_in(40) ? kHolePages : random.between(1, 3));
     // By turns more and fewer of them.
     if (step / 2000 % 2 == 0 || is_hole_[page] || random.one_in(3)) fill(pages, !is_hole_[page]);
     most = std::max(most, holes_.size());
     if (step % 7 == 0) check();
-    if (step % 7 == 0) check_at(random.below(kPages + 1), random.between(1, 12));
+    if (step % 7 == 0) check_at(random.below(kHolePages + 1), random.between(1, 12));
   }
   check();
   EXPECT_GT(most, 4 * HoleList::kMost);
 }
 
 TEST_F(HoleListTest, SinglePagesApartAreAsManyHolesAndComeTogether) {
-  for (std::uint64_t page = kPages - 2; page > 0; page -= 2) fill({page, 1}, true);
+  for (std::uint64_t page = kHolePages - 2; page > 0; page -= 2) fill({page, 1}, true);
   check();
-  EXPECT_EQ(holes_.size(), kPages / 2 - 1);
-  for (std::uint64_t page = 1; page < kPages; page += 2) fill({page, 1}, true);
+  EXPECT_EQ(holes_.size(), kHolePages / 2 - 1);
+  for (std::uint64_t page = 1; page < kHolePages; page += 2) fill({page, 1}, true);
   check();
   EXPECT_EQ(holes_.size(), 1u);
-  fill({1, kPages - 1}, false);
+  fill({1, kHolePages - 1}, false);
   check();
   EXPECT_EQ(holes_.size(), 0u);
   EXPECT_FALSE(holes_.find_first(1).has_value());

@@ -5,10 +5,11 @@
 
 #include <cstdint>
 
+#include "tests/support/units.h"
+
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kPagesASecond = 512;
 
 class IdlePagesTest : public testing::Test {

@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 constexpr DeviceAddress kBase = std::uint64_t{1} << 40;
 
 TEST(Ledger, CountsAHandleUntilItIsReleasedAndUnmapped) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

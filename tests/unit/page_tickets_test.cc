@@ -17,14 +17,14 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kPages = 40;
+constexpr std::uint64_t kTicketPages = 40;
 constexpr std::uint64_t kGroup = PageTickets::kGroupPages;
 constexpr StreamIndex kStreams = 7;
 
 class PageTicketsTest : public testing::Test {
  protected:
   PageTicketsTest() {
-    EXPECT_TRUE(tickets_.reserve(kPages));
+    EXPECT_TRUE(tickets_.reserve(kTicketPages));
     for (StreamIndex i = 0; i < kStreams; ++i) {
       raw_.push_back(device_.create_stream());
       streams_.adopt(raw_[i], device_.stream_id(raw_[i]).value());
@@ -93,7 +93,7 @@ TEST_F(PageTicketsTest, GroupsThatAreCoveredHaveThemInsteadOfTheirPages) {
   EXPECT_EQ(of(2 * kGroup), Set());
   EXPECT_EQ(of(2 * kGroup + 1), (Set{1}));
   complete(1);
-  EXPECT_EQ(of(0, kPages), Set());
+  EXPECT_EQ(of(0, kTicketPages), Set());
 }
 
 TEST_F(PageTicketsTest, WhereAPageIsAnotherItsGroupLeavesTheRestWhatItHad) {
@@ -181,8 +181,8 @@ bool covers(const Latest& more, const Latest& less) {
 // that no page of its group ever had.
 TEST_F(PageTicketsTest, HaveAtLeastTheirPagesAndAtMostTheirGroups) {
   test::Random random(7);
-  std::array<Latest, kPages> pages;
-  std::array<Latest, kPages / kGroup> groups;
+  std::array<Latest, kTicketPages> pages;
+  std::array<Latest, kTicketPages / kGroup> groups;
   const auto merge = [](Latest& into, Ticket ticket) {
     into[ticket.stream] = std::max(into[ticket.stream], ticket.epoch);
   };
@@ -197,8 +197,8 @@ TEST_F(PageTicketsTest, HaveAtLeastTheirPagesAndAtMostTheirGroups) {
     switch (random.below(4)) {
       case 0: complete(static_cast<StreamIndex>(random.below(kStreams))); break;
       case 1: {
-        const std::uint64_t first = random.below(kPages);
-        const std::uint64_t end = std::min(kPages, first + random.between(1, 3));
+        const std::uint64_t first = random.below(kTicketPages);
+        const std::uint64_t end = std::min(kTicketPages, first + random.between(1, 3));
         tickets_.reset({first, end - first}, streams_);
         for (std::uint64_t page = first; page < end; ++page) pages[page].clear();
         break;
@@ -211,12 +211,12 @@ TEST_F(PageTicketsTest, HaveAtLeastTheirPagesAndAtMostTheirGroups) {
           added.push_back(ticket(static_cast<StreamIndex>(random.below(4))));
           set.add(added.back(), streams_);
         }
-        std::uint64_t start = random.below(kPages * kUnitsPerPage);
+        std::uint64_t start = random.below(kTicketPages * kUnitsPerPage);
         std::uint64_t end = start + 1 + random.below(random.one_in(2) ? 600 : 20 * kUnitsPerPage);
         if (random.one_in(3)) start = start / kUnitsPerPage * kUnitsPerPage;
         if (random.one_in(6)) start = start / (kGroup * kUnitsPerPage) * kGroup * kUnitsPerPage;
         if (random.one_in(6)) end = start + kGroup * kUnitsPerPage;
-        end = std::min(end, kPages * kUnitsPerPage);
+        end = std::min(end, kTicketPages * kUnitsPerPage);
         tickets_.add(start, end, set, streams_);
         for (std::uint64_t page = start / kUnitsPerPage; page * kUnitsPerPage < end; ++page) {
           for (const Ticket& it : added) {
@@ -226,8 +226,8 @@ TEST_F(PageTicketsTest, HaveAtLeastTheirPagesAndAtMostTheirGroups) {
         }
       }
     }
-    const std::uint64_t first = random.below(kPages);
-    const std::uint64_t count = std::min(kPages - first, random.between(1, 12));
+    const std::uint64_t first = random.below(kTicketPages);
+    const std::uint64_t count = std::min(kTicketPages - first, random.between(1, 12));
     Latest least;
     Latest most;
     for (std::uint64_t page = first; page < first + count; ++page) {

@@ -1,4 +1,5 @@
 // Streams that end without a word to the pool, and frees that still name them.
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

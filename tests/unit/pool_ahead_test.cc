@@ -1,11 +1,9 @@
 // Pages that maintenance moves ahead of need, beside the threads that allocate.
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kPage = 2 * kMiB;
-constexpr std::uint64_t kMs = 1'000'000;
 
 class PoolAheadTest : public PoolFixture {
  protected:

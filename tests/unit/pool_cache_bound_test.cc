@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 

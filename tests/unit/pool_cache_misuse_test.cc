@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
+constexpr std::array<std::uint64_t, 4> kMisusedCacheSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
 
 class PoolCacheMisuseTest : public PoolFixture {
  protected:
@@ -47,7 +48,7 @@ class PoolCacheMisuseTest : public PoolFixture {
 };
 
 TEST_F(PoolCacheMisuseTest, ASecondFreeWhereverInTheCachesTheBlockIs) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kMisusedCacheSizes) {
     // In the chain in use, the full one behind it, and chains that were handed over.
     const std::vector<void*> blocks = allocate_many(bytes, 300);
     for (void* const block : blocks) free(block);
@@ -68,7 +69,7 @@ TEST_F(PoolCacheMisuseTest, ASecondFreeWhereverInTheCachesTheBlockIs) {
 }
 
 TEST_F(PoolCacheMisuseTest, ABlockInAnotherThreadsCache) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kMisusedCacheSizes) {
     void* const block = allocate(bytes);
     other_.run([&] { free(block, b_); });
     expect_refused(block, bytes, Misuse::double_free);
@@ -128,7 +129,7 @@ TEST_F(PoolCacheMisuseTest, AddressesOfBlocksWhosePlaceIsAnothersNow) {
 }
 
 TEST_F(PoolCacheMisuseTest, AddressesThatAreNobodys) {
-  for (const std::uint64_t bytes : kSizes) free(allocate(bytes));
+  for (const std::uint64_t bytes : kMisusedCacheSizes) free(allocate(bytes));
   void* const block = allocate(kMiB);
   const std::uint64_t end = std::uint64_t{1} << 49;
   for (const std::uint64_t address :

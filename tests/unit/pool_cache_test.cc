@@ -6,13 +6,14 @@
 
 #include "base/hot_slot.h"
 #include "cache/thread_caches.h"
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
+constexpr std::array<std::uint64_t, 4> kCachedSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
 
 class PoolCacheTest : public PoolFixture {
  protected:
@@ -29,7 +30,7 @@ class PoolCacheTest : public PoolFixture {
 };
 
 TEST_F(PoolCacheTest, ASleepingThreadsBlocksServeOthersWhenMemoryIsNeeded) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kCachedSizes) {
     make_pool_of(64 * kMiB);
     Worker sleeper;
     sleeper.run([&] { fill(bytes, 16, b_); });
@@ -51,7 +52,7 @@ TEST_F(PoolCacheTest, ASleepingThreadsBlocksServeOthersWhenMemoryIsNeeded) {
 }
 
 TEST_F(PoolCacheTest, WhatWasClaimedKeepsItsTickets) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kCachedSizes) {
     make_pool_of(64 * kMiB);
     Worker sleeper;
     void* block = nullptr;
@@ -196,7 +197,7 @@ TEST_F(PoolCacheTest, NobodyElseWaitsMeanwhile) {
 }
 
 TEST_F(PoolCacheTest, AStreamThatEndsEndsEveryThreadsCacheOfIt) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kCachedSizes) {
     make_pool_of(64 * kMiB);
     Worker other;
     void* held = nullptr;
@@ -278,7 +279,7 @@ TEST_F(PoolCacheTest, AnEndedStreamsIndexServesItsSuccessorWithACacheOfItsOwn) {
 
 TEST_F(PoolCacheTest, WhatNobodyTookForAWhileGoesBack) {
   Worker sleeper;
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kCachedSizes) {
     sleeper.run([&] { fill(bytes, 8, b_); });
     fill(bytes, 8, a_);
   }
@@ -305,7 +306,7 @@ TEST_F(PoolCacheTest, WhatIsInUseStays) {
 
 TEST_F(PoolCacheTest, AThreadThatOnlyFreesServesTheOneThatOnlyAllocates) {
   make_pool({});
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kCachedSizes) {
     Worker consumer;
     std::uint64_t held = 0;
     for (int round = 0; round < 60; ++round) {
@@ -323,7 +324,7 @@ TEST_F(PoolCacheTest, AThreadThatOnlyFreesServesTheOneThatOnlyAllocates) {
 }
 
 TEST_F(PoolCacheTest, WhatIsHandedOverIsForOthersOfTheSameStreamAlone) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kCachedSizes) {
     make_pool({});
     std::vector<void*> blocks;
     for (int i = 0; i < 200; ++i) {

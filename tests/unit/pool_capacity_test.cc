@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

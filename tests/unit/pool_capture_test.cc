@@ -2,6 +2,7 @@
 // its capture was announced or not.
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/capture_fixture.h"
 
 namespace gpupool {

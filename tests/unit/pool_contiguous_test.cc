@@ -1,4 +1,5 @@
 // AllocationClass::contiguous in both of its kinds, and what find_export says of a block.
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

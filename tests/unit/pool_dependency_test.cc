@@ -2,6 +2,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/policy_fixture.h"
 
 namespace gpupool {

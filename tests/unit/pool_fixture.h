@@ -14,11 +14,9 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
-
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
 
 class PoolFixture : public testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

@@ -10,11 +10,10 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 class PoolGrowthTest : public testing::Test {
  protected:

@@ -14,14 +14,14 @@
 #include "gpupool/faulty_backend.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
 // One of each tier; odd ones, so that a canary begins at no boundary.
-constexpr std::array<std::uint64_t, 5> kSizes = {100, 512, 20 * kKiB + 1, 100 * kKiB, 5 * kMiB - 3};
+constexpr std::array<std::uint64_t, 5> kGuardedSizes = {100, 512, 20 * kKiB + 1, 100 * kKiB,
+                                                        5 * kMiB - 3};
 
 class PoolGuardTest : public testing::Test {
  protected:
@@ -106,7 +106,7 @@ TEST_F(PoolGuardTest, OffNothingIsFilledAndCachesServe) {
 
 TEST_F(PoolGuardTest, ScrubLeavesNothingForTheNextHolder) {
   make_pool({.scrub = true});
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kGuardedSizes) {
     unsigned char* const block = allocate(bytes, a_);
     std::memset(block, 0x5e, bytes);
     ASSERT_TRUE(pool_->deallocate(block, a_));
@@ -116,7 +116,7 @@ TEST_F(PoolGuardTest, ScrubLeavesNothingForTheNextHolder) {
     ASSERT_TRUE(pool_->deallocate(next, a_));
   }
   EXPECT_EQ(pool_->stats().guard_postponed, 0u);
-  EXPECT_EQ(pool_->stats().guard_fills, 2 * kSizes.size());
+  EXPECT_EQ(pool_->stats().guard_fills, 2 * kGuardedSizes.size());
 }
 
 TEST_F(PoolGuardTest, ScrubComesAfterTheWorkOfTheStreamThatFreed) {
@@ -193,7 +193,7 @@ TEST_F(PoolGuardTest, AScrubThatTheDriverRefusesIsMadeUpFor) {
 
 TEST_F(PoolGuardTest, PoisonShowsWhatIsUsedBeforeOrAfterItsTime) {
   make_pool({.poison = true});
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kGuardedSizes) {
     unsigned char* const block = allocate(bytes, a_);
     EXPECT_TRUE(is_filled(block, bytes, kPoisonByte)) << bytes;
     std::memset(block, 0, bytes);
@@ -206,7 +206,7 @@ TEST_F(PoolGuardTest, PoisonShowsWhatIsUsedBeforeOrAfterItsTime) {
 TEST_F(PoolGuardTest, ACanaryFindsTheFirstByteBehindABlock) {
   make_pool({.canary = true});
   const Tag tag = pool_->find_tag("gradients").value();
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kGuardedSizes) {
     for (const std::uint64_t behind : {std::uint64_t{0}, kCanaryBytes - 1}) {
       AllocationRequest request;
       request.bytes = bytes;
@@ -225,7 +225,7 @@ TEST_F(PoolGuardTest, ACanaryFindsTheFirstByteBehindABlock) {
       EXPECT_EQ(misuses_[0].tag, tag);
     }
   }
-  EXPECT_EQ(count(Misuse::canary), 2 * kSizes.size());
+  EXPECT_EQ(count(Misuse::canary), 2 * kGuardedSizes.size());
   EXPECT_EQ(pool_->stats().live_blocks, 0u);
 }
 
@@ -233,7 +233,7 @@ TEST_F(PoolGuardTest, WhoKeepsToItsBlockIsNotReported) {
   make_pool({.canary = true});
   std::vector<unsigned char*> blocks;
   for (int round = 0; round < 3; ++round) {
-    for (const std::uint64_t bytes : kSizes) {
+    for (const std::uint64_t bytes : kGuardedSizes) {
       blocks.push_back(allocate(bytes, a_));
       std::memset(blocks.back(), 0xff, bytes);
     }
@@ -427,7 +427,7 @@ TEST_F(PoolGuardTest, ThreadsGetNothingOfEachOthersAndOverrunsAreCountedOnce) {
       const RawStream raw = device_.create_stream();
       const StreamRef stream = pool_->adopt_stream(raw).value();
       for (int i = 0; i < kRounds; ++i) {
-        const std::uint64_t bytes = kSizes[static_cast<std::size_t>(i + t) % 4];
+        const std::uint64_t bytes = kGuardedSizes[static_cast<std::size_t>(i + t) % 4];
         const auto given = pool_->allocate(bytes, stream);
         auto* const block = static_cast<unsigned char*>(given.value());
         // Once what was given to the stream is done.

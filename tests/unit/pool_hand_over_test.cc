@@ -2,15 +2,16 @@
 // within the bound, whoever sleeps.
 #include <algorithm>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kLargeLimit = 32 * kMiB;
+constexpr std::uint64_t kHandOverLimit = 32 * kMiB;
 constexpr std::uint64_t kRun = 2 * kMiB;
-constexpr std::size_t kInCache = kLargeLimit / kRun;  // of a cache that is alone
+constexpr std::size_t kInCache = kHandOverLimit / kRun;  // of a cache that is alone
 
 class PoolHandOverTest : public PoolFixture {
  protected:
@@ -96,9 +97,9 @@ TEST_F(PoolHandOverTest, ManyStreamsStayWithinTheBoundOfTheDevice) {
     for (const StreamRef stream : streams) {
       free_by(consumer, allocate_all(round % 2 == 0 ? kRun : kMiB, 40, stream), stream);
       ASSERT_LE(pool_->stats().cached_bytes,
-                kLargeLimit * (1 + 1 / 2.0 + 1 / 3.0 + 1 / 4.0 + 1 / 5.0 + 1 / 6.0 + 1 / 7.0 +
-                               1 / 8.0 + 1 / 9.0 + 1 / 10.0 + 1 / 11.0 + 1 / 12.0) +
-                    kLargeLimit / 2);
+                kHandOverLimit * (1 + 1 / 2.0 + 1 / 3.0 + 1 / 4.0 + 1 / 5.0 + 1 / 6.0 + 1 / 7.0 +
+                                  1 / 8.0 + 1 / 9.0 + 1 / 10.0 + 1 / 11.0 + 1 / 12.0) +
+                    kHandOverLimit / 2);
       pool_->check_invariants();
     }
   }
@@ -109,7 +110,7 @@ TEST_F(PoolHandOverTest, NothingIsStranded) {
   Worker consumer;
   for (int round = 0; round < 30; ++round) {
     free_by(consumer, allocate_all(kRun, 40, a_), a_);
-    ASSERT_LE(pool_->stats().cached_bytes, kLargeLimit + kLargeLimit / 2);
+    ASSERT_LE(pool_->stats().cached_bytes, kHandOverLimit + kHandOverLimit / 2);
   }
   void* const all = allocate(pool_->stats().limit_bytes, a_);
   EXPECT_EQ(pool_->stats().cached_bytes, 0u);

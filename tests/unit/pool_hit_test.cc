@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/support/gate.h"
+#include "tests/support/units.h"
 #include "tests/unit/heap_count.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
@@ -13,7 +14,7 @@ namespace gpupool {
 namespace {
 
 // One of each tier.
-constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
+constexpr std::array<std::uint64_t, 4> kHitSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
 
 class PoolHitTest : public PoolFixture {
  protected:
@@ -62,7 +63,7 @@ class PoolHitTest : public PoolFixture {
   }
   /// The cache has a block of each size.
   void warm(StreamRef stream) {
-    for (const std::uint64_t bytes : kSizes) free(allocate(bytes, stream), stream);
+    for (const std::uint64_t bytes : kHitSizes) free(allocate(bytes, stream), stream);
   }
   std::uint64_t samples(Tier tier) const {
     const auto counts = pool_->stats().allocation_duration[static_cast<std::size_t>(tier)].count;
@@ -78,7 +79,7 @@ TEST_F(PoolHitTest, CountsForTheCacheAndAsksNothingOfTheDriver) {
   const std::uint64_t calls = backend_.call_count();
   const std::uint64_t heap = heap_allocations();
   for (int i = 0; i < 5000; ++i) {
-    const std::uint64_t bytes = kSizes[static_cast<std::size_t>(i) % kSizes.size()];
+    const std::uint64_t bytes = kHitSizes[static_cast<std::size_t>(i) % kHitSizes.size()];
     free(allocate(bytes));
   }
   EXPECT_EQ(heap_allocations(), heap);
@@ -95,7 +96,7 @@ TEST_F(PoolHitTest, WaitsForNobodyWhoHoldsThePool) {
   warm(a_);
   EXPECT_TRUE(runs_without_lock([&] {
     for (int i = 0; i < 3000; ++i) {
-      const std::uint64_t bytes = kSizes[static_cast<std::size_t>(i) % kSizes.size()];
+      const std::uint64_t bytes = kHitSizes[static_cast<std::size_t>(i) % kHitSizes.size()];
       void* const block = allocate(bytes);
       EXPECT_TRUE(i % 2 == 0 ? pool_->deallocate(block, a_) : pool_->deallocate(block, bytes, a_));
     }
@@ -110,7 +111,7 @@ TEST_F(PoolHitTest, NorByRequestOrByTheStreamsHandle) {
     AllocationRequest request;
     request.tag = Tag(2);
     for (int i = 0; i < 100; ++i) {
-      request.bytes = kSizes[static_cast<std::size_t>(i) % kSizes.size()];
+      request.bytes = kHitSizes[static_cast<std::size_t>(i) % kHitSizes.size()];
       free(pool_->allocate(request, a_).value());
       void* const block = pool_->allocate(request.bytes, raw_a_).value();
       EXPECT_TRUE(pool_->deallocate(block, raw_a_));
@@ -135,7 +136,7 @@ TEST_F(PoolHitTest, NorWhenStreamsAndPoolsAreUsedInTurn) {
 }
 
 TEST_F(PoolHitTest, AWrongSizeIsCountedAndIgnoredOnTheHitPathToo) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kHitSizes) {
     for (const std::uint64_t wrong : {bytes - 1, bytes + 1, std::uint64_t{0}, 64 * kMiB}) {
       warm(a_);
       void* const block = allocate(bytes);
@@ -152,7 +153,7 @@ TEST_F(PoolHitTest, AWrongSizeIsCountedAndIgnoredOnTheHitPathToo) {
 }
 
 TEST_F(PoolHitTest, BlocksThatOthersUseDoNotGoToTheCache) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kHitSizes) {
     warm(a_);
     void* const block = allocate(bytes);
     EXPECT_TRUE(pool_->record_stream(block, b_));
@@ -176,7 +177,7 @@ TEST_F(PoolHitTest, BytesOfTagsAreExact) {
   const Tag weights = pool_->find_tag("weights").value();
   const Tag gradients = pool_->find_tag("gradients").value();
   const auto bytes_of = [&](Tag tag) { return pool_->stats().tag_live_bytes[tag.index()]; };
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kHitSizes) {
     warm(a_);
     void* const untagged = allocate(bytes);
     void* first = nullptr;
@@ -270,7 +271,7 @@ TEST_F(PoolHitTest, AFreeOfABlockThatOthersUsedTakesNothingFromTheHeap) {
 }
 
 TEST_F(PoolHitTest, TheFirstFreeOfAThreadTakesNothingFromTheHeap) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kHitSizes) {
     std::vector<void*> blocks;
     for (int i = 0; i < 200; ++i) blocks.push_back(allocate(bytes));
     std::uint64_t taken = 0;

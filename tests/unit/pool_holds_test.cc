@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "stream/stream_holds.h"
+#include "tests/support/units.h"
 #include "tests/unit/capture_fixture.h"
 #include "tests/unit/worker.h"
 

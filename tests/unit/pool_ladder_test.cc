@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "tests/support/standing_device.h"
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kPage = 2 * kMiB;
 constexpr std::uint64_t kMillisecond = 1'000'000;
 constexpr std::uint64_t kWait = 50 * kMillisecond;
 

@@ -11,13 +11,10 @@
 #include "gpupool/observer.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kKiB = 1 << 10;
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 struct LastFailure final : SlowPathObserver {
   void on_event(const SlowPathEvent& event) noexcept override {

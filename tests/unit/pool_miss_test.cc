@@ -1,4 +1,5 @@
 // Why a request was no hit, whether one would fit, and what a failure says.
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

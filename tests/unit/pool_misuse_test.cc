@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
@@ -30,10 +31,10 @@ class PoolMisuseTest : public PoolFixture {
 };
 
 // One size of each tier.
-constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, 5 * kMiB};
+constexpr std::array<std::uint64_t, 4> kMisusedSizes = {512, 20 * kKiB, 100 * kKiB, 5 * kMiB};
 
 TEST_F(PoolMisuseTest, ASecondFreeIsRefusedWhereverTheBlockIsByThen) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kMisusedSizes) {
     void* block = allocate(bytes);
     free(block);
     expect_refused(block, a_, Misuse::double_free);  // cached
@@ -67,7 +68,7 @@ TEST_F(PoolMisuseTest, ASecondFreeOfAFallback) {
 }
 
 TEST_F(PoolMisuseTest, APointerIntoABlockIsNoBlock) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kMisusedSizes) {
     void* block = allocate(bytes);
     for (const std::uint64_t offset : {std::uint64_t{1}, bytes / 2, bytes - 1}) {
       expect_refused(at(block, offset), a_, Misuse::interior_pointer);
@@ -138,7 +139,7 @@ TEST_F(PoolMisuseTest, AnAllocationOnAnUnknownStreamIsReported) {
 }
 
 TEST_F(PoolMisuseTest, AWrongSizeIsCountedAndIgnored) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kMisusedSizes) {
     void* block = allocate(bytes);
     misuses_.clear();
     EXPECT_TRUE(pool_->deallocate(block, bytes + 1, a_));

@@ -6,43 +6,42 @@
 #include "gpupool/simulated_backend.h"
 #include "pool/fallbacks.h"
 #include "pool/peak_window.h"
+#include "tests/support/units.h"
 #include "tests/unit/epochs.h"
 
 namespace gpupool::internal {
 namespace {
-
-constexpr std::uint64_t kSecond = 1'000'000'000;
 
 TEST(PeakWindowTest, KeepsTheHighestOfTheLastMinute) {
   PeakWindow window;
   window.note_requested(500);
   window.note_held(800);
   EXPECT_EQ(window.read(0).requested_bytes, 500u);
-  window.roll(1 * kSecond, {100, 200});
+  window.roll(1 * kSecondNs, {100, 200});
   window.note_requested(150);
-  EXPECT_EQ(window.read(1 * kSecond).requested_bytes, 500u);
-  EXPECT_EQ(window.read(60 * kSecond).requested_bytes, 500u);
-  EXPECT_EQ(window.read(60 * kSecond).held_bytes, 800u);
-  EXPECT_EQ(window.read(61 * kSecond).requested_bytes, 150u);
-  EXPECT_EQ(window.read(61 * kSecond).held_bytes, 200u);
+  EXPECT_EQ(window.read(1 * kSecondNs).requested_bytes, 500u);
+  EXPECT_EQ(window.read(60 * kSecondNs).requested_bytes, 500u);
+  EXPECT_EQ(window.read(60 * kSecondNs).held_bytes, 800u);
+  EXPECT_EQ(window.read(61 * kSecondNs).requested_bytes, 150u);
+  EXPECT_EQ(window.read(61 * kSecondNs).held_bytes, 200u);
 }
 
 TEST(PeakWindowTest, ASecondOfTheSamePlaceInTheRingTakesItOver) {
   PeakWindow window;
   window.note_requested(900);
-  window.roll(5 * kSecond, {10, 10});
+  window.roll(5 * kSecondNs, {10, 10});
   window.note_requested(20);
-  window.roll(65 * kSecond, {10, 10});
-  EXPECT_EQ(window.read(65 * kSecond).requested_bytes, 20u);
+  window.roll(65 * kSecondNs, {10, 10});
+  EXPECT_EQ(window.read(65 * kSecondNs).requested_bytes, 20u);
 }
 
 TEST(PeakWindowTest, SeveralRollsInOneSecondAdd) {
   PeakWindow window;
   for (const std::uint64_t bytes : {300, 700, 200}) {
     window.note_held(bytes);
-    window.roll(7 * kSecond + bytes, {0, 0});
+    window.roll(7 * kSecondNs + bytes, {0, 0});
   }
-  EXPECT_EQ(window.read(8 * kSecond).held_bytes, 700u);
+  EXPECT_EQ(window.read(8 * kSecondNs).held_bytes, 700u);
 }
 
 TEST(BucketTest, DurationsFallAtOrBelowTheirBound) {

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kStep = 4 * kMiB;
 
 class PoolPeaksTest : public PoolFixture {
@@ -61,13 +61,13 @@ TEST_F(PoolPeaksTest, TheWindowIsTheLastMinute) {
   free(allocate(20 * kMiB));
   pool_->maintain();
   for (int second = 1; second < 59; ++second) {
-    device_.advance_ns(kSecond);
+    device_.advance_ns(kSecondNs);
     free(allocate(kMiB));
     pool_->maintain();
     EXPECT_EQ(window_peak(), 20 * kMiB) << second;
   }
   for (int second = 59; second < 63; ++second) {
-    device_.advance_ns(kSecond);
+    device_.advance_ns(kSecondNs);
     free(allocate(kMiB));
     pool_->maintain();
   }
@@ -138,7 +138,6 @@ TEST_F(PoolPeaksTest, SeveralThreadsThatNobodyLooksAt) {
 
 // A thread may rise unseen by a part of the peak: of the one that is, not of one that was reset.
 TEST_F(PoolPeaksTest, AfterAResetStepsAreThoseOfTheNewPeak) {
-  constexpr std::uint64_t kGiB = 1024 * kMiB;
   SimulatedBackend device({.capacity_bytes = 160 * kGiB, .charge_costs = false});
   const auto pool = Pool::create(device, {}).value();
   const StreamRef stream = pool->adopt_stream(device.create_stream()).value();

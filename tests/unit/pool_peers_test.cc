@@ -1,6 +1,7 @@
 // Devices that may access a pool's memory, too: each mapping gives it to them again.
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

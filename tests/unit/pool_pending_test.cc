@@ -11,13 +11,13 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kBlock = 40 * kMiB;  // more than the caches keep
-constexpr std::size_t kStreams = 6;          // more than a free piece keeps tickets
+constexpr std::uint64_t kPendingBlock = 40 * kMiB;  // more than the caches keep
+constexpr std::size_t kStreams = 6;                 // more than a free piece keeps tickets
 
 class PoolPendingTest : public testing::Test {
  protected:
@@ -41,7 +41,7 @@ class PoolPendingTest : public testing::Test {
 
   /// A block that every stream has used, freed on the first.
   void use_on_all_and_free() {
-    void* block = pool_->allocate(kBlock, refs_[0]).value();
+    void* block = pool_->allocate(kPendingBlock, refs_[0]).value();
     for (std::size_t i = 1; i < kStreams; ++i) {
       ASSERT_TRUE(pool_->record_stream(block, refs_[i]));
     }
@@ -50,7 +50,7 @@ class PoolPendingTest : public testing::Test {
   void launch(RawStream stream, void* block) {
     SimulatedWork work;
     work.address = reinterpret_cast<DeviceAddress>(block);
-    work.bytes = kBlock;
+    work.bytes = kPendingBlock;
     work.until_completed = true;
     ASSERT_TRUE(device_.launch(stream, work).ok());
   }
@@ -63,40 +63,40 @@ class PoolPendingTest : public testing::Test {
 
 TEST_F(PoolPendingTest, StreamLostForEverKeepsOnlyWhatItUsed) {
   RawStream lost = device_.create_stream();
-  void* block = pool_->allocate(kBlock, lost).value();
+  void* block = pool_->allocate(kPendingBlock, lost).value();
   ASSERT_TRUE(pool_->deallocate(block, lost));
   device_.destroy_stream(lost);  // unannounced: its last frees stay pending
   pool_->maintain();
-  ASSERT_EQ(pool_->stats().pending_bytes, kBlock);
+  ASSERT_EQ(pool_->stats().pending_bytes, kPendingBlock);
 
   use_on_all_and_free();
   device_.complete_all();
   pool_->maintain();
-  EXPECT_EQ(pool_->stats().pending_bytes, kBlock);
+  EXPECT_EQ(pool_->stats().pending_bytes, kPendingBlock);
 }
 
 TEST_F(PoolPendingTest, StreamThatIsBusyElsewhereKeepsNothingOfOthers) {
   RawStream busy = device_.create_stream();
   const StreamRef busy_ref = pool_->adopt_stream(busy).value();
-  void* block = pool_->allocate(kBlock, busy_ref).value();
+  void* block = pool_->allocate(kPendingBlock, busy_ref).value();
   launch(busy, block);
   ASSERT_TRUE(pool_->deallocate(block, busy_ref));
 
   use_on_all_and_free();
   pool_->maintain();
-  EXPECT_EQ(pool_->stats().pending_bytes, kBlock);
+  EXPECT_EQ(pool_->stats().pending_bytes, kPendingBlock);
 }
 
 TEST_F(PoolPendingTest, EachOfManyStreamsIsWaitedFor) {
   for (std::size_t last = 0; last < kStreams; ++last) {
-    void* block = pool_->allocate(kBlock, refs_[0]).value();
+    void* block = pool_->allocate(kPendingBlock, refs_[0]).value();
     launch(raw_[last], block);
     for (std::size_t i = 1; i < kStreams; ++i) {
       ASSERT_TRUE(pool_->record_stream(block, refs_[i]));
     }
     ASSERT_TRUE(pool_->deallocate(block, refs_[0]));
     pool_->maintain();
-    EXPECT_EQ(pool_->stats().pending_bytes, kBlock) << last;
+    EXPECT_EQ(pool_->stats().pending_bytes, kPendingBlock) << last;
     device_.complete(raw_[last]);
     pool_->maintain();
     EXPECT_EQ(pool_->stats().pending_bytes, 0U) << last;
@@ -174,7 +174,7 @@ TEST_F(PoolPendingTest, ALongStretchOfPiecesIsWalkedOnce) {
 TEST_F(PoolPendingTest, ThreadThatEndsLeavesNothingPending) {
   for (int round = 0; round < 8; ++round) {
     std::thread([this] {
-      void* block = pool_->allocate(kBlock, per_thread_stream()).value();
+      void* block = pool_->allocate(kPendingBlock, per_thread_stream()).value();
       ASSERT_TRUE(pool_->deallocate(block, per_thread_stream()));
     }).join();
   }

@@ -1,6 +1,7 @@
 // CrossStreamPolicy::never: what a stream has freed is its alone.
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/policy_fixture.h"
 
 namespace gpupool {

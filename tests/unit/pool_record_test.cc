@@ -15,6 +15,7 @@
 #include "base/hot_slot.h"
 #include "cache/thread_cache.h"
 #include "tests/support/recorded_trace.h"
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 

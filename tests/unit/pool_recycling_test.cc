@@ -2,13 +2,11 @@
 // in the middle of it.
 #include <tuple>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kPage = 2 * kMiB;
-constexpr std::uint64_t kMs = 1'000'000;
 
 class PoolRecyclingTest : public PoolFixture {
  protected:

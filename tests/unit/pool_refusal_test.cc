@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::array<std::uint64_t, 5> kSizes = {100, 512, 20 * kKiB + 1, 100 * kKiB, 5 * kMiB - 3};
+constexpr std::array<std::uint64_t, 5> kRefusedSizes = {100, 512, 20 * kKiB + 1, 100 * kKiB,
+                                                        5 * kMiB - 3};
 constexpr CapturePoolId kGraph{7, 1};
 
 std::uint64_t sum(const auto& counts) {
@@ -75,7 +77,7 @@ class PoolRefusalTest : public PoolFixture {
 TEST_F(PoolRefusalTest, AHitThatCannotBeFilledIsNone) {
   for (const DebugOptions debug : {DebugOptions{.poison = true}, DebugOptions{.canary = true}}) {
     start(debug);
-    for (const std::uint64_t bytes : kSizes) {
+    for (const std::uint64_t bytes : kRefusedSizes) {
       void* const before = allocate(bytes);
       free(before);
       refuse_fills();
@@ -104,7 +106,7 @@ TEST_F(PoolRefusalTest, SoIsOneThatHasToBeScrubbedBefore) {
 }
 
 TEST_F(PoolRefusalTest, WhatWasGrownForARequestThatCannotBeFilledStays) {
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kRefusedSizes) {
     start({.poison = true});
     refuse_fills();
     expect_failure([&] { return pool_->allocate(bytes, a_); }, FailureCause::guard,
@@ -164,7 +166,7 @@ TEST_F(PoolRefusalTest, InACaptureItStaysThePrivatePools) {
 TEST_F(PoolRefusalTest, WhatWaitsForTheDeviceIsNoHit) {
   start({});
   AllocationRequest request;
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kRefusedSizes) {
     request.bytes = bytes;
     for (int i = 0; i < 3; ++i) {
       const auto block = pool_->allocate_for_any_stream(request);
@@ -175,7 +177,7 @@ TEST_F(PoolRefusalTest, WhatWaitsForTheDeviceIsNoHit) {
   const StatsV1 stats = pool_->stats();
   EXPECT_EQ(stats.hits, 0u);
   EXPECT_EQ(sum(stats.hits_by_tier), 0u);
-  EXPECT_EQ(stats.requests, 3 * kSizes.size());
+  EXPECT_EQ(stats.requests, 3 * kRefusedSizes.size());
   EXPECT_EQ(sum(stats.misses_by_reason), stats.requests);
   EXPECT_EQ(stats.failures, 0u);
 }

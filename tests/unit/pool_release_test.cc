@@ -1,4 +1,5 @@
 // Why memory went back to the driver: the bytes of all reasons are what the device got.
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

@@ -1,6 +1,7 @@
 // What a pool tells: the map of its blocks, events, numbers.
 #include <map>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

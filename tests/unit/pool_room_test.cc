@@ -3,12 +3,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kPage = 2 * kMiB;
 
 class PoolRoomTest : public PoolFixture {
  protected:

@@ -1,4 +1,5 @@
 // A pool whose caches of runs were of no use for long finds out when they are.
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

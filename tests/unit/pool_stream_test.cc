@@ -1,6 +1,7 @@
 // Stream order: who gets memory when, by what the device says is done.
 #include <thread>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {

@@ -4,13 +4,14 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 #include "tests/unit/worker.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::array<std::uint64_t, 4> kSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
+constexpr std::array<std::uint64_t, 4> kThreadSizes = {512, 20 * kKiB, 100 * kKiB, kMiB};
 
 class PoolThreadEndTest : public PoolFixture {
  protected:
@@ -32,7 +33,7 @@ TEST_F(PoolThreadEndTest, WhatAThreadHadInItsCachesIsFreeAgain) {
   make_pool_of(64 * kMiB);
   free(allocate(kMiB));
   const std::uint64_t before = cached();
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kThreadSizes) {
     std::thread([&] {
       for (const StreamRef stream : {a_, b_}) {
         void* const first = allocate(bytes, stream);
@@ -48,7 +49,7 @@ TEST_F(PoolThreadEndTest, WhatAThreadHadInItsCachesIsFreeAgain) {
 
 TEST_F(PoolThreadEndTest, WhatItHandedToOthersOfAStreamWaitsForThemAndThenGoesBack) {
   make_pool({});
-  for (const std::uint64_t bytes : kSizes) {
+  for (const std::uint64_t bytes : kThreadSizes) {
     std::vector<void*> blocks;
     for (int i = 0; i < 200; ++i) blocks.push_back(allocate(bytes));
     settle();
@@ -77,7 +78,7 @@ TEST_F(PoolThreadEndTest, ThreadsInARowLeaveNothingBehind) {
   std::uint64_t most = 0;
   for (int i = 0; i < kThreads; ++i) {
     std::thread([&] {
-      for (const std::uint64_t bytes : kSizes) {
+      for (const std::uint64_t bytes : kThreadSizes) {
         void* const first = allocate(bytes, a_);
         void* const second = allocate(bytes, b_);
         free(first, b_);
@@ -131,7 +132,7 @@ TEST_F(PoolThreadEndTest, ObjectsOfTheThreadMayFreeInTheirDestructors) {
       keeper.stream = a_;
       keeper.refused = &refused;
       keeper.also_allocates = true;
-      for (const std::uint64_t bytes : kSizes) {
+      for (const std::uint64_t bytes : kThreadSizes) {
         for (int i = 0; i < 20; ++i) keeper.blocks.push_back(allocate(bytes));
       }
     }).join();
@@ -151,7 +152,7 @@ TEST_F(PoolThreadEndTest, SoMayWhatComesAfterTheThreadHasGivenItsCachesBack) {
   keeper.stream = a_;
   keeper.refused = &refused;
   keeper.also_allocates = true;
-  for (const std::uint64_t bytes : kSizes) keeper.blocks.push_back(allocate(bytes));
+  for (const std::uint64_t bytes : kThreadSizes) keeper.blocks.push_back(allocate(bytes));
   pthread_key_t key{};
   ASSERT_EQ(::pthread_key_create(&key, [](void* value) { static_cast<Keeper*>(value)->~Keeper(); }),
             0);
@@ -166,8 +167,8 @@ TEST_F(PoolThreadEndTest, SoMayWhatComesAfterTheThreadHasGivenItsCachesBack) {
   EXPECT_EQ(refused, 0);
   const StatsV1 stats = pool_->stats();
   EXPECT_EQ(stats.live_blocks, 0u);
-  EXPECT_EQ(stats.requests, kSizes.size() + 2);
-  EXPECT_EQ(stats.frees, kSizes.size() + 2);
+  EXPECT_EQ(stats.requests, kThreadSizes.size() + 2);
+  EXPECT_EQ(stats.frees, kThreadSizes.size() + 2);
   EXPECT_EQ(stats.thread_caches, 1u);  // of this thread
 }
 
@@ -188,7 +189,7 @@ TEST_F(PoolThreadEndTest, ManyThreadsEndWhileThePoolIsAtWork) {
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         const StreamRef stream = i % 2 == 0 ? a_ : b_;
-        for (const std::uint64_t bytes : kSizes) free(allocate(bytes, stream), stream);
+        for (const std::uint64_t bytes : kThreadSizes) free(allocate(bytes, stream), stream);
       });
     }
     pool_->drain_caches();
@@ -197,7 +198,7 @@ TEST_F(PoolThreadEndTest, ManyThreadsEndWhileThePoolIsAtWork) {
     for (std::thread& thread : threads) thread.join();
   }
   const StatsV1 stats = pool_->stats();
-  EXPECT_EQ(stats.requests, 20u * kThreads * kSizes.size());
+  EXPECT_EQ(stats.requests, 20u * kThreads * kThreadSizes.size());
   EXPECT_EQ(stats.frees, stats.requests);
   EXPECT_EQ(stats.cached_bytes, 0u);
 }

@@ -2,12 +2,11 @@
 // and what others on the device need; and how that is changed while the pool runs.
 #include <limits>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
 class PoolTrimTest : public PoolFixture {
  protected:

@@ -6,14 +6,11 @@
 #include <chrono>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kPage = 2 * kMiB;
-constexpr std::uint64_t kMs = 1'000'000;
-constexpr std::uint64_t kSecondNs = 1000 * kMs;
 
 class PoolTrimmingTest : public PoolFixture {
  protected:

@@ -1,14 +1,13 @@
 // Reserve, trim, maintenance, ages, peaks, reconfiguration, the end.
 #include <map>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
 
 class PoolUpkeepTest : public PoolFixture {};
-
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
 TEST_F(PoolUpkeepTest, TheReserveIsTakenAtTheStartAndNeverTrimmed) {
   for (const Backing backing : {Backing::vmm, Backing::cudamalloc}) {

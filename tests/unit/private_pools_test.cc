@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/capture_fixture.h"
 
 namespace gpupool {

@@ -9,11 +9,10 @@
 #include "record/line_file.h"
 #include "record/trace_writer.h"
 #include "tests/support/recorded_trace.h"
+#include "tests/support/units.h"
 
 namespace gpupool::internal {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 RecordEvent event_at(std::uint64_t address) {
   RecordEvent event;

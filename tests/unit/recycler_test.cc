@@ -15,15 +15,13 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint32_t kPage = kUnitsPerPage;
-
 class RecyclerTest : public ArenaFixture {
  protected:
   explicit RecyclerTest(std::uint64_t limit_pages = 16,
                         std::uint64_t device_bytes = std::uint64_t{1} << 30,
                         StreamIndex streams = 3)
       : ArenaFixture(limit_pages, device_bytes) {
-    const std::uint64_t units = arena_->page_capacity() * kPage;
+    const std::uint64_t units = arena_->page_capacity() * kUnitsPerPage;
     EXPECT_TRUE(runs_.reserve(units, units, arena_.get()));
     runs_.track_pages(true);
     for (StreamIndex i = 0; i < streams; ++i) runs_.know_stream(i);
@@ -72,7 +70,7 @@ class RecyclerTest : public ArenaFixture {
     EXPECT_NE(id, 0u);
     return id;
   }
-  RunId serve_pages(std::uint32_t pages) { return serve(pages * kPage); }
+  RunId serve_pages(std::uint32_t pages) { return serve(pages * kUnitsPerPage); }
   void put(RunId id, const TicketSet& tickets = TicketSet()) { runs_.put(id, tickets); }
   /// Blocks of so many pages each, side by side.
   std::vector<RunId> serve_row(std::initializer_list<std::uint32_t> pages) {
@@ -84,7 +82,7 @@ class RecyclerTest : public ArenaFixture {
   std::vector<std::uint64_t> sources(const PageSupply& supply) const {
     std::vector<std::uint64_t> pages;
     for (const PageSupply::Moved& moved : supply.moved)
-      pages.push_back(runs_[moved.run].start / kPage);
+      pages.push_back(runs_[moved.run].start / kUnitsPerPage);
     return pages;
   }
   using Pages = std::vector<std::uint64_t>;
@@ -98,23 +96,23 @@ class RecyclerTest : public ArenaFixture {
 
 TEST_F(RecyclerTest, WhatEachPolicyAllows) {
   const auto row = serve_row({10, 10});
-  const GrowthPlan more = plan(5 * kPage);
+  const GrowthPlan more = plan(5 * kUnitsPerPage);
   EXPECT_EQ(recycler_.allowed_pages(more, options_, 64), 25u);
   EXPECT_EQ(recycler_.allowed_pages(more, options_, 22), 22u);
   options_.slack = 0.1;
   EXPECT_EQ(recycler_.allowed_pages(more, options_, 64), 27u);
   put(row[0]);
-  EXPECT_EQ(recycler_.allowed_pages(plan(15 * kPage), options_, 64), 27u);
-  EXPECT_EQ(recycler_.allowed_pages(plan(11 * kPage), options_, 64), 23u);
+  EXPECT_EQ(recycler_.allowed_pages(plan(15 * kUnitsPerPage), options_, 64), 27u);
+  EXPECT_EQ(recycler_.allowed_pages(plan(11 * kUnitsPerPage), options_, 64), 23u);
   // The most that were ever occupied, until that is to be forgotten.
-  const GrowthPlan little = plan(10 * kPage + 1, 0);
+  const GrowthPlan little = plan(10 * kUnitsPerPage + 1, 0);
   EXPECT_EQ(recycler_.allowed_pages(little, options_, 64), 23u);
   put(row[1]);
-  EXPECT_EQ(recycler_.allowed_pages(plan(21 * kPage), options_, 64), 23u);
+  EXPECT_EQ(recycler_.allowed_pages(plan(21 * kUnitsPerPage), options_, 64), 23u);
   recycler_.restart();
-  EXPECT_EQ(recycler_.allowed_pages(plan(21 * kPage), options_, 64), 23u);
+  EXPECT_EQ(recycler_.allowed_pages(plan(21 * kUnitsPerPage), options_, 64), 23u);
   const RunId one = serve_pages(1);
-  EXPECT_EQ(recycler_.allowed_pages(plan(20 * kPage), options_, 64), 23u);
+  EXPECT_EQ(recycler_.allowed_pages(plan(20 * kUnitsPerPage), options_, 64), 23u);
   put(one);
   for (const Recycling policy : {Recycling::off, Recycling::pressure}) {
     options_.recycling = policy;
@@ -125,7 +123,7 @@ TEST_F(RecyclerTest, WhatEachPolicyAllows) {
 TEST_F(RecyclerTest, EagerMovesPressureMovesAtTheLimitOffNever) {
   const auto row = serve_row({1, 1, 1, 1, 1, 1});
   for (const std::size_t i : {0u, 2u, 4u}) put(row[i]);
-  const GrowthPlan it = plan(2 * kPage);
+  const GrowthPlan it = plan(2 * kUnitsPerPage);
   const auto moved_pages = [&](Recycling policy, std::uint64_t limit) {
     options_.recycling = policy;
     limit_pages_ = limit;
@@ -150,7 +148,7 @@ TEST_F(RecyclerTest, EagerMovesPressureMovesAtTheLimitOffNever) {
 TEST_F(RecyclerTest, WhereNothingIsEmptyEagerCreates) {
   const auto row = serve_row({1, 1});
   put(row[0]);
-  PageSupply supply = prepare(plan(3 * kPage));
+  PageSupply supply = prepare(plan(3 * kUnitsPerPage));
   EXPECT_EQ(supply.moved_pages, 1u);
   EXPECT_EQ(supply.new_pages, 2u);
   EXPECT_EQ(supply.missing_pages, 0u);
@@ -159,14 +157,14 @@ TEST_F(RecyclerTest, WhereNothingIsEmptyEagerCreates) {
   EXPECT_EQ(recycler_.recycled_pages(), 1u);
   EXPECT_EQ(arena_->backed_pages(), 4u);
   EXPECT_EQ(arena_->stale_pages(), 1u);
-  EXPECT_NE(runs_.take(3 * kPage, 1, 0, Reach::everywhere, RunKind::block), 0u);
+  EXPECT_NE(runs_.take(3 * kUnitsPerPage, 1, 0, Reach::everywhere, RunKind::block), 0u);
 }
 
 TEST_F(RecyclerTest, ShortestRunsGiveFirstAndFromTheirEnds) {
   const auto row = serve_row({3, 1, 2, 1, 1, 1, 4, 1});
   for (const std::size_t i : {0u, 2u, 4u, 6u}) put(row[i]);  // pages 0-2, 4-5, 7, 9-12
   const auto chosen = [&](std::uint32_t pages) {
-    const PageSupply supply = prepare(plan(pages * kPage));
+    const PageSupply supply = prepare(plan(pages * kUnitsPerPage));
     Pages from = sources(supply);
     recycler_.call_off(supply);
     runs_.check_invariants();
@@ -175,7 +173,7 @@ TEST_F(RecyclerTest, ShortestRunsGiveFirstAndFromTheirEnds) {
   EXPECT_EQ(chosen(5), (Pages{7, 5, 4, 2, 1}));
   EXPECT_EQ(chosen(10), (Pages{7, 5, 4, 2, 1, 0, 12, 11, 10, 9}));
   // In every order they go to rising addresses.
-  const PageSupply supply = prepare(plan(5 * kPage));
+  const PageSupply supply = prepare(plan(5 * kUnitsPerPage));
   for (std::size_t i = 0; i < supply.targets.size(); ++i) {
     EXPECT_EQ(supply.targets[i].pages.first, 14 + i);
     EXPECT_EQ(supply.targets[i].aliases, 0u);
@@ -187,7 +185,7 @@ TEST_F(RecyclerTest, NothingComesOutOfTheWindow) {
   const auto row = serve_row({1, 1, 2});
   put(row[0]);
   put(row[2]);  // the end, 2 pages, which a request for 4 uses
-  const PageSupply supply = prepare(plan(4 * kPage));
+  const PageSupply supply = prepare(plan(4 * kUnitsPerPage));
   EXPECT_EQ(sources(supply), (Pages{0}));
   EXPECT_EQ(supply.new_pages, 1u);
   recycler_.call_off(supply);
@@ -199,31 +197,31 @@ TEST_F(RecyclerTest, WaitNeverMovesWhatIsUnfinished) {
   put(row[2], busy({1}));
   put(row[4]);
   EXPECT_EQ(runs_.idle_pages(), 1u);
-  const PageSupply supply = prepare(plan(3 * kPage));
+  const PageSupply supply = prepare(plan(3 * kUnitsPerPage));
   EXPECT_EQ(sources(supply), (Pages{4}));
   EXPECT_EQ(supply.new_pages, 2u);
   for (const PageSupply::Moved& moved : supply.moved) EXPECT_TRUE(moved.tickets.empty());
   recycler_.call_off(supply);
   complete_all();
   runs_.refresh();
-  const PageSupply all = prepare(plan(3 * kPage));
+  const PageSupply all = prepare(plan(3 * kUnitsPerPage));
   EXPECT_EQ(all.moved_pages, 3u);
   recycler_.call_off(all);
 }
 
 TEST_F(RecyclerTest, WhereOneStreamIsAloneItsPagesAreLookedAtOneByOne) {
   RunTable runs(streams_, {});
-  const std::uint64_t units = arena_->page_capacity() * kPage;
+  const std::uint64_t units = arena_->page_capacity() * kUnitsPerPage;
   ASSERT_TRUE(runs.reserve(units, units, arena_.get()));
   runs.track_pages(true);
   runs.know_stream(0);
   for (const std::uint64_t page : {0u, 1u, 2u}) {
     map(page);
-    runs.set_end((page + 1) * kPage);
-    runs.add(page * kPage, kPage);
+    runs.set_end((page + 1) * kUnitsPerPage);
+    runs.add(page * kUnitsPerPage, kUnitsPerPage);
   }
-  runs.take(kPage, 1, 0, Reach::everywhere, RunKind::block);
-  runs.put(runs.take(kPage, 1, 0, Reach::everywhere, RunKind::block), busy({0}));
+  runs.take(kUnitsPerPage, 1, 0, Reach::everywhere, RunKind::block);
+  runs.put(runs.take(kUnitsPerPage, 1, 0, Reach::everywhere, RunKind::block), busy({0}));
   ASSERT_TRUE(runs.is_alone());
   Recycler recycler(*arena_, runs);
   GrowthPlanner planner(*arena_, runs);
@@ -255,17 +253,17 @@ TEST_F(RecyclerTest, SameStreamMovesItsOwnUnfinishedPagesAndNobodyElses) {
   put(row[2], busy({1}));
   put(row[4], busy({0, 1}));
   // Pending pages are occupied, so that new ones are created as long as there is room.
-  EXPECT_EQ(prepare(plan(3 * kPage)).moved_pages, 0u);
+  EXPECT_EQ(prepare(plan(3 * kUnitsPerPage)).moved_pages, 0u);
   limit_pages_ = 9;
-  PageSupply supply = prepare(plan(3 * kPage));
+  PageSupply supply = prepare(plan(3 * kUnitsPerPage));
   EXPECT_EQ(sources(supply), (Pages{0}));
   ASSERT_EQ(supply.moved.size(), 1u);
   EXPECT_EQ(supply.moved[0].tickets.holder(), 0u);
   back(supply);
   EXPECT_EQ(recycler_.recycled_pages(), 1u);
   // At its new place it is the stream's alone, and by its old address until the work is done.
-  EXPECT_EQ(runs_.take(3 * kPage, 1, 1, Reach::everywhere, RunKind::block), 0u);
-  const RunId taken = runs_.take(3 * kPage, 1, 0, Reach::everywhere, RunKind::block);
+  EXPECT_EQ(runs_.take(3 * kUnitsPerPage, 1, 1, Reach::everywhere, RunKind::block), 0u);
+  const RunId taken = runs_.take(3 * kUnitsPerPage, 1, 0, Reach::everywhere, RunKind::block);
   EXPECT_NE(taken, 0u);
   EXPECT_TRUE(arena_->take_stale(streams_, kUnlimited).empty());
   complete_all();
@@ -281,7 +279,7 @@ TEST_F(RecyclerTest, WhatIsCalledOffIsAsItWas) {
   const std::uint64_t runs = runs_.run_count();
   const std::uint64_t empty = runs_.empty_pages();
   const std::uint64_t pending = runs_.pending_bytes();
-  const PageSupply supply = prepare(plan(4 * kPage));
+  const PageSupply supply = prepare(plan(4 * kUnitsPerPage));
   EXPECT_EQ(supply.moved_pages, 4u);
   EXPECT_EQ(runs_.empty_pages(), 0u);
   recycler_.call_off(supply);
@@ -291,19 +289,19 @@ TEST_F(RecyclerTest, WhatIsCalledOffIsAsItWas) {
   EXPECT_EQ(runs_.pending_bytes(), pending);
   EXPECT_EQ(arena_->stale_pages(), 0u);
   // What was planned was served by nobody: it is no reason to hold more.
-  EXPECT_EQ(recycler_.allowed_pages(plan(4 * kPage), options_, 64), 8u);
+  EXPECT_EQ(recycler_.allowed_pages(plan(4 * kUnitsPerPage), options_, 64), 8u);
 }
 
 TEST_F(RecyclerTest, AheadOfNeedNothingIsOccupied) {
   const auto row = serve_row({2, 1, 2, 1});
   put(row[0]);
   put(row[2]);
-  PageSupply supply = prepare(plan(4 * kPage, kAnybody), kAnybody, false);
+  PageSupply supply = prepare(plan(4 * kUnitsPerPage, kAnybody), kAnybody, false);
   EXPECT_EQ(supply.occupied_pages, 0u);
   back(supply);
   EXPECT_EQ(runs_.empty_pages(), 4u);
-  EXPECT_EQ(runs_.largest_ready_units(), 4 * kPage);
-  EXPECT_EQ(recycler_.allowed_pages(plan(5 * kPage), options_, 64), 7u);
+  EXPECT_EQ(runs_.largest_ready_units(), 4 * kUnitsPerPage);
+  EXPECT_EQ(recycler_.allowed_pages(plan(5 * kUnitsPerPage), options_, 64), 7u);
 }
 
 TEST_F(RecyclerTest, CanServeIsWhatPrepareDoes) {
@@ -311,7 +309,7 @@ TEST_F(RecyclerTest, CanServeIsWhatPrepareDoes) {
   for (const std::size_t i : {0u, 2u, 4u}) put(row[i]);
   for (const std::uint32_t pages : {3u, 4u, 5u, 6u}) {
     for (const std::uint64_t limit : {7u, 8u, 9u}) {
-      const GrowthPlan it = plan(pages * kPage);
+      const GrowthPlan it = plan(pages * kUnitsPerPage);
       limit_pages_ = limit;
       const bool can_serve =
           recycler_.can_serve(it, options_, 0, limit - std::min(limit, arena_->backed_pages()));
@@ -348,9 +346,9 @@ TEST_P(EagerTest, HeldIsNeverMoreThanWasEverOccupiedAndSlack) {
     // It goes up and down.
     if (random.below(100) < (step / 300 % 2 == 0 ? 58u : 42u) || live.empty()) {
       const std::uint64_t before = arena_->backed_pages();
-      const auto units = static_cast<std::uint32_t>(random.one_in(2) ? random.between(1, kPage)
-                                                                     : random.between(1, 4000));
-      constexpr std::uint32_t kAlignments[] = {1, 1, 1, kPage};
+      const auto units = static_cast<std::uint32_t>(
+          random.one_in(2) ? random.between(1, kUnitsPerPage) : random.between(1, 4000));
+      constexpr std::uint32_t kAlignments[] = {1, 1, 1, kUnitsPerPage};
       const std::uint64_t idle = runs_.idle_pages();
       ASSERT_EQ(idle, walked_idle_pages());
       const RunId id = serve(units, stream, kAlignments[random.below(4)]);
@@ -404,7 +402,7 @@ class LargeHandleTest : public RecyclerTest {
 };
 
 TEST_F(LargeHandleTest, WhereMuchIsHeldAHandleIsOfSeveralPages) {
-  PageSupply supply = prepare(plan(5 * kPage));
+  PageSupply supply = prepare(plan(5 * kUnitsPerPage));
   ASSERT_EQ(supply.targets.size(), 3u);
   EXPECT_EQ(supply.targets[0].pages.count, 2u);
   EXPECT_EQ(supply.targets[1].pages.count, 2u);
@@ -418,7 +416,7 @@ TEST_F(LargeHandleTest, TheyMoveAsAWhole) {
   const RunId pair = serve_pages(2);
   serve_pages(1);
   put(pair);
-  PageSupply supply = prepare(plan(3 * kPage));
+  PageSupply supply = prepare(plan(3 * kUnitsPerPage));
   EXPECT_EQ(supply.moved_pages, 2u);
   EXPECT_EQ(supply.moved.size(), 1u);
   EXPECT_EQ(supply.new_pages, 1u);
@@ -432,7 +430,7 @@ TEST_F(LargeHandleTest, OneThatIsPartlyInUseIsNotEmpty) {
   serve_pages(1);
   const std::uint64_t first = runs_[pair].start;
   put(pair);
-  const RunId half = runs_.take_at(runs_.free_at(first), first + kPage, 1, RunKind::block);
+  const RunId half = runs_.take_at(runs_.free_at(first), first + kUnitsPerPage, 1, RunKind::block);
   EXPECT_EQ(runs_.empty_pages(), 0u);
   EXPECT_EQ(runs_.idle_pages(), 0u);
   put(half);
@@ -445,7 +443,7 @@ TEST_F(LargeHandleTest, WhereTheyDoNotFitTheyStay) {
   put(pair);
   // One page is missing, and a handle of two is empty: it cannot move there, but go back.
   limit_pages_ = arena_->backed_pages();
-  const GrowthPlan one = plan(kPage + 7, 0, kPage);
+  const GrowthPlan one = plan(kUnitsPerPage + 7, 0, kUnitsPerPage);
   ASSERT_EQ(one.pages, 2u);
   GrowthPlan single = one;
   single.spans = {{one.spans[0].first, 1}};
@@ -467,8 +465,8 @@ class LoneStreamTest : public RecyclerTest {
 
   void add(std::uint64_t first, std::uint64_t pages) {
     map(first, pages);
-    runs_.set_end(arena_->high_water() * kPage);
-    runs_.add(first * kPage, static_cast<std::uint32_t>(pages * kPage));
+    runs_.set_end(arena_->high_water() * kUnitsPerPage);
+    runs_.add(first * kUnitsPerPage, static_cast<std::uint32_t>(pages * kUnitsPerPage));
   }
 };
 
@@ -487,8 +485,9 @@ TEST_F(LoneStreamTest, IdlePagesAreThoseThatCouldMove) {
     } else if (random.one_in(30)) {
       unmap_stale();
     } else if (goes_up || live.empty()) {
-      const auto units = static_cast<std::uint32_t>(
-          random.one_in(2) ? random.between(1, kPage) : random.between(1, 20 * kPage));
+      const auto units =
+          static_cast<std::uint32_t>(random.one_in(2) ? random.between(1, kUnitsPerPage)
+                                                      : random.between(1, 20 * kUnitsPerPage));
       if (const RunId id = serve(units); id != 0) live.push_back(id);
     } else {
       std::swap(live[random.below(live.size())], live.back());
@@ -518,8 +517,8 @@ TEST_F(ManyEmptyPages, AreCountedWithoutAWalkOverTheirRuns) {
   std::vector<RunId> empty;
   for (std::uint64_t page = 0; page < kPages; ++page) {
     add(page, 1);
-    const RunId id =
-        runs_.take_at(runs_.free_at(page * kPage), page * kPage, kPage, RunKind::block);
+    const RunId id = runs_.take_at(runs_.free_at(page * kUnitsPerPage), page * kUnitsPerPage,
+                                   kUnitsPerPage, RunKind::block);
     if (page % 2 == 0) empty.push_back(id);
   }
   const TicketSet tickets = busy({0});

@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "tests/support/random.h"
+#include "tests/support/units.h"
 
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint32_t kUnitsOfMiB = kMiB / kUnitBytes;
 constexpr std::uint64_t kMost = 32 * kMiB;
 

@@ -14,12 +14,10 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kPage = kUnitsPerPage;
-
 class RunTablePagesTest : public ArenaFixture {
  protected:
   RunTablePagesTest() : ArenaFixture(8) {  // 63 pages
-    const std::uint64_t units = arena_->page_capacity() * kPage;
+    const std::uint64_t units = arena_->page_capacity() * kUnitsPerPage;
     EXPECT_TRUE(runs_.reserve(units, units, arena_.get()));
     runs_.track_pages(true);
     runs_.know_stream(0);
@@ -32,8 +30,8 @@ class RunTablePagesTest : public ArenaFixture {
   }
   void add(std::uint64_t first, std::uint64_t pages = 1) {
     map(first, pages);
-    runs_.set_end(arena_->high_water() * kPage);
-    runs_.add(first * kPage, static_cast<std::uint32_t>(pages * kPage));
+    runs_.set_end(arena_->high_water() * kUnitsPerPage);
+    runs_.add(first * kUnitsPerPage, static_cast<std::uint32_t>(pages * kUnitsPerPage));
   }
   RunId take_at(std::uint64_t start, std::uint64_t length, RunKind kind = RunKind::block) {
     const auto units = static_cast<std::uint32_t>(length);
@@ -59,7 +57,7 @@ class RunTablePagesTest : public ArenaFixture {
 
   /// By unit, whether it is free, for everybody or for whomever.
   std::vector<bool> free_units(bool for_whomever) const {
-    std::vector<bool> is_free(arena_->page_capacity() * kPage);
+    std::vector<bool> is_free(arena_->page_capacity() * kUnitsPerPage);
     for (RunId id = 1; id < runs_.id_end(); ++id) {
       const auto& run = runs_[id];
       if (run.kind != RunKind::free || (run.holder != kAnybody && !for_whomever)) continue;
@@ -73,7 +71,8 @@ class RunTablePagesTest : public ArenaFixture {
     for (RunId id = 1; id < runs_.id_end(); ++id) {
       const auto& run = runs_[id];
       if (run.kind != RunKind::free || run.holder == kAnybody) continue;
-      for (std::uint64_t page = run.start / kPage; page * kPage < run.end(); ++page) {
+      for (std::uint64_t page = run.start / kUnitsPerPage; page * kUnitsPerPage < run.end();
+           ++page) {
         if (runs_.are_idle(id, {page, 1})) return true;
       }
     }
@@ -96,8 +95,8 @@ class RunTablePagesTest : public ArenaFixture {
       if (!arena_->is_backed(page)) continue;
       const PageSpan span = arena_->mapping_of(page).pages;
       if (page != span.first) continue;
-      const auto first = is_free.begin() + static_cast<std::ptrdiff_t>(span.first * kPage);
-      const auto end = is_free.begin() + static_cast<std::ptrdiff_t>(span.end() * kPage);
+      const auto first = is_free.begin() + static_cast<std::ptrdiff_t>(span.first * kUnitsPerPage);
+      const auto end = is_free.begin() + static_cast<std::ptrdiff_t>(span.end() * kUnitsPerPage);
       if (std::all_of(first, end, [](bool it) { return it; })) pages += span.count;
     }
     return pages;
@@ -111,9 +110,9 @@ TEST_F(RunTablePagesTest, EmptyPagesAreThoseOfHandlesThatAreWhollyFree) {
   add(4);
   add(5);
   EXPECT_EQ(runs_.empty_pages(), 6u);
-  const RunId a = take_at(3 * kPage, 1);
+  const RunId a = take_at(3 * kUnitsPerPage, 1);
   EXPECT_EQ(runs_.empty_pages(), 2u);
-  const RunId b = take_at(5 * kPage + 7, 1);
+  const RunId b = take_at(5 * kUnitsPerPage + 7, 1);
   EXPECT_EQ(runs_.empty_pages(), 1u);
   put(a);
   EXPECT_EQ(runs_.empty_pages(), 5u);
@@ -129,14 +128,14 @@ TEST_F(RunTablePagesTest, FewestAreThoseOfAnyMomentAndNotOfTheStepsOfOne) {
     for (std::uint64_t page = first; page < first + pages; ++page) add(page);
     const std::uint64_t all = runs_.empty_pages();
     runs_.take_fewest_empty_pages();
-    const RunId middle = take_at(first * kPage + pages * kPage / 2, 1);
+    const RunId middle = take_at(first * kUnitsPerPage + pages * kUnitsPerPage / 2, 1);
     EXPECT_EQ(runs_.take_fewest_empty_pages(), all - 1);
     put(middle);
     EXPECT_EQ(runs_.take_fewest_empty_pages(), all - 1);
     EXPECT_EQ(runs_.take_fewest_empty_pages(), all);
-    const RunId front = take_at(first * kPage, 1);
+    const RunId front = take_at(first * kUnitsPerPage, 1);
     put(front);
-    const RunId end = take_at((first + pages) * kPage - 1, 1);
+    const RunId end = take_at((first + pages) * kUnitsPerPage - 1, 1);
     put(end);
     EXPECT_EQ(runs_.take_fewest_empty_pages(), all - 1);
     // The end of the arena is elsewhere for a moment, and more is added there.
@@ -149,7 +148,7 @@ TEST_F(RunTablePagesTest, FewestAreThoseOfAnyMomentAndNotOfTheStepsOfOne) {
 TEST_F(RunTablePagesTest, FewestAreFewerOnceMoreStreamsAreKnown) {
   add(0, 1);
   add(1, 1);
-  put(take_at(0, kPage), busy({0}));
+  put(take_at(0, kUnitsPerPage), busy({0}));
   EXPECT_EQ(runs_.empty_pages(), 2u);  // the one stream may have them all
   runs_.take_fewest_empty_pages();
   know_others();
@@ -167,9 +166,9 @@ TEST_F(RunTablePagesTest, FewestAreFewerOnceMoreStreamsAreKnown) {
 TEST_F(RunTablePagesTest, PagesOnceAllIsComplete) {
   know_others();
   for (std::uint64_t page = 0; page < 5; ++page) add(page);
-  const RunId live = take_at(4 * kPage, 1);
-  put(take_at(0, kPage + 10), busy({0}));
-  put(take_at(kPage + 10, kPage), busy({0, 1}));
+  const RunId live = take_at(4 * kUnitsPerPage, 1);
+  put(take_at(0, kUnitsPerPage + 10), busy({0}));
+  put(take_at(kUnitsPerPage + 10, kUnitsPerPage), busy({0, 1}));
   EXPECT_EQ(runs_.empty_pages(), 1u);  // page 3
   EXPECT_EQ(runs_.pages_once_complete(), 4u);
   complete_all();
@@ -184,10 +183,11 @@ TEST_F(RunTablePagesTest, IdlePartsOfAPendingRunBecomeEverybodys) {
   know_others();
   for (std::uint64_t page = 0; page < 6; ++page) add(page);
   // Two small pieces with unfinished work make all six pages pending.
-  const RunId low = take_at(kPage + 3, 1);
-  const RunId high = take_at(4 * kPage, 1);
-  const RunId rest[] = {take_at(0, kPage + 3), take_at(kPage + 4, 3 * kPage - 4),
-                        take_at(4 * kPage + 1, 2 * kPage - 1)};
+  const RunId low = take_at(kUnitsPerPage + 3, 1);
+  const RunId high = take_at(4 * kUnitsPerPage, 1);
+  const RunId rest[] = {take_at(0, kUnitsPerPage + 3),
+                        take_at(kUnitsPerPage + 4, 3 * kUnitsPerPage - 4),
+                        take_at(4 * kUnitsPerPage + 1, 2 * kUnitsPerPage - 1)};
   const TicketSet before = busy({0});
   for (const RunId id : rest) put(id, before);
   ASSERT_TRUE(device_.complete_next(raw_[0]));
@@ -203,7 +203,7 @@ TEST_F(RunTablePagesTest, IdlePartsOfAPendingRunBecomeEverybodys) {
   EXPECT_EQ(runs_.pending_bytes(), 2 * kPageBytes);
   EXPECT_EQ(runs_.run_count(), 5u);
   EXPECT_TRUE(runs_.are_idle(runs_.free_at(0), {0, 1}));
-  EXPECT_FALSE(runs_.are_idle(runs_.free_at(kPage), {1, 1}));
+  EXPECT_FALSE(runs_.are_idle(runs_.free_at(kUnitsPerPage), {1, 1}));
   runs_.part_idle();  // nothing more
   EXPECT_EQ(runs_.run_count(), 5u);
   complete_all();
@@ -216,9 +216,9 @@ TEST_F(RunTablePagesTest, PartsOfPagesAreIdleWithTheirPage) {
   know_others();
   for (std::uint64_t page = 0; page < 3; ++page) add(page);
   const RunId live = take_at(0, 100);
-  const RunId busy_page = take_at(kPage, kPage);
-  const RunId front = take_at(100, kPage - 100);
-  const RunId back = take_at(2 * kPage, 200);
+  const RunId busy_page = take_at(kUnitsPerPage, kUnitsPerPage);
+  const RunId front = take_at(100, kUnitsPerPage - 100);
+  const RunId back = take_at(2 * kUnitsPerPage, 200);
   const TicketSet before = busy({0});
   put(front, before);
   put(back, before);
@@ -238,8 +238,8 @@ TEST_F(RunTablePagesTest, PartsOfPagesAreIdleWithTheirPage) {
 TEST_F(RunTablePagesTest, ARunOfNobodyIsPartedToo) {
   know_others();
   for (std::uint64_t page = 0; page < 4; ++page) add(page);
-  const RunId a = take_at(0, 2 * kPage);
-  const RunId b = take_at(2 * kPage, 2 * kPage);
+  const RunId a = take_at(0, 2 * kUnitsPerPage);
+  const RunId b = take_at(2 * kUnitsPerPage, 2 * kUnitsPerPage);
   const TicketSet both = busy({0, 1});
   put(a, both);
   device_.complete(raw_[0]);
@@ -259,9 +259,9 @@ TEST_F(RunTablePagesTest, ARunOfNobodyIsPartedToo) {
 TEST_F(RunTablePagesTest, WhatIsLeftToOneStreamIsPartedToo) {
   know_others();
   for (std::uint64_t page = 0; page < 5; ++page) add(page);
-  take_at(4 * kPage, kPage);
-  const RunId a = take_at(0, 2 * kPage);
-  const RunId b = take_at(2 * kPage, 2 * kPage);
+  take_at(4 * kUnitsPerPage, kUnitsPerPage);
+  const RunId a = take_at(0, 2 * kUnitsPerPage);
+  const RunId b = take_at(2 * kUnitsPerPage, 2 * kUnitsPerPage);
   put(a, busy({0, 1}));
   put(b, busy({1, 2}));
   runs_.part_idle();
@@ -279,16 +279,16 @@ TEST_F(RunTablePagesTest, WhatIsLeftToOneStreamIsPartedToo) {
 TEST_F(RunTablePagesTest, LongRunsComeShortestFirstThenOnesOwnThenTheEnd) {
   know_others();
   for (std::uint64_t page = 0; page < 14; ++page) add(page);
-  const auto hold = [&](std::uint64_t page) { take_at(page * kPage, kPage); };
+  const auto hold = [&](std::uint64_t page) { take_at(page * kUnitsPerPage, kUnitsPerPage); };
   for (const std::uint64_t page : {3u, 5u, 8u, 11u}) hold(page);
   // Free: 0-2, 4, 6-7, 9-10, 12-13 at the end. Of those 6-7 is stream 0's, 9-10 stream 1's.
-  put(take_at(6 * kPage, 2 * kPage), busy({0}));
-  put(take_at(9 * kPage, 2 * kPage), busy({1}));
-  take_at(0, kPage / 2);
+  put(take_at(6 * kUnitsPerPage, 2 * kUnitsPerPage), busy({0}));
+  put(take_at(9 * kUnitsPerPage, 2 * kUnitsPerPage), busy({1}));
+  take_at(0, kUnitsPerPage / 2);
   const auto order = [&](StreamIndex stream, std::uint64_t most) {
     std::vector<std::uint64_t> pages;
     runs_.for_each_long(stream, [&](RunId id) {
-      pages.push_back(divide_up(runs_[id].start, kPage));
+      pages.push_back(divide_up(runs_[id].start, kUnitsPerPage));
       return pages.size() < most;
     });
     return pages;
@@ -299,9 +299,9 @@ TEST_F(RunTablePagesTest, LongRunsComeShortestFirstThenOnesOwnThenTheEnd) {
   EXPECT_EQ(order(1, 99), (Pages{4, 1, 9, 12}));
   EXPECT_EQ(order(0, 2), (Pages{4, 1}));
   EXPECT_EQ(order(0, 3), (Pages{4, 1, 6}));
-  take_at(4 * kPage, 1);  // less than a page is not long
+  take_at(4 * kUnitsPerPage, 1);  // less than a page is not long
   EXPECT_EQ(order(0, 99), (Pages{1, 6, 12}));
-  put(take_at(12 * kPage, 2 * kPage), busy({2}));
+  put(take_at(12 * kUnitsPerPage, 2 * kUnitsPerPage), busy({2}));
   EXPECT_EQ(order(0, 99), (Pages{1, 6}));
   complete_all();
   refresh();
@@ -341,8 +341,9 @@ TEST_F(RunTablePagesTest, EmptyPagesAreWhatACountGives) {
         constexpr std::uint32_t kAlignments[] = {1, 1, kUnitsPerPage, kWithinPage};
         const std::uint32_t align_units = kAlignments[random.below(4)];
         const auto units = static_cast<std::uint32_t>(
-            align_units == kWithinPage ? 32
-                                       : random.between(1, random.one_in(3) ? 4 * kPage : 300));
+            align_units == kWithinPage
+                ? 32
+                : random.between(1, random.one_in(3) ? 4 * kUnitsPerPage : 300));
         const RunId id = runs_.take(units, align_units, stream, Reach::everywhere, RunKind::block);
         if (id != 0) taken.push_back(id);
         break;
@@ -384,12 +385,13 @@ class ManyPendingRuns : public ArenaFixture {
   static constexpr std::uint64_t kPages = 2048;
 
   ManyPendingRuns() : ArenaFixture(kPages, kPages * kPageBytes) {
-    EXPECT_TRUE(runs_.reserve(2 * kPages * kPage, 2 * kPages * kPage, arena_.get()));
+    EXPECT_TRUE(
+        runs_.reserve(2 * kPages * kUnitsPerPage, 2 * kPages * kUnitsPerPage, arena_.get()));
     runs_.track_pages(true);
     for (StreamIndex i = 0; i < 3; ++i) runs_.know_stream(i);
     map(0, kPages);
-    runs_.set_end(kPages * kPage);
-    runs_.add(0, static_cast<std::uint32_t>(kPages * kPage));
+    runs_.set_end(kPages * kUnitsPerPage);
+    runs_.add(0, static_cast<std::uint32_t>(kPages * kUnitsPerPage));
   }
   void make(std::uint64_t count, const TicketSet& tickets) {
     for (; made_ < count; ++made_) {
@@ -404,7 +406,7 @@ class ManyPendingRuns : public ArenaFixture {
     for (int i = 0; i < 7; ++i) {
       const auto start = std::chrono::steady_clock::now();
       for (int n = 0; n < 20; ++n) {
-        EXPECT_EQ(runs_.largest_free_units(), kPages * kPage - made_ * 2 * kUnits);
+        EXPECT_EQ(runs_.largest_free_units(), kPages * kUnitsPerPage - made_ * 2 * kUnits);
         EXPECT_LE(runs_.pages_once_complete(), kPages);
       }
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

@@ -1,11 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
 class SimulatedCaptureTest : public testing::Test {
  protected:

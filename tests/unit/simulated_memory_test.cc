@@ -5,12 +5,10 @@
 #include <vector>
 
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kPage = 2 * kMiB;
 
 SimulatedDeviceOptions small_card(SimulatedMemory memory = SimulatedMemory::address_only) {
   SimulatedDeviceOptions options;

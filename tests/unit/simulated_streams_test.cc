@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
-
-constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
 class SimulatedStreamsTest : public testing::Test {
  protected:

@@ -6,13 +6,12 @@
 
 #include "backend/cost_model.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 
 namespace gpupool {
 namespace {
 
 using internal::modelled_cost_ns;
-
-constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
 std::uint64_t now(const SimulatedBackend& device) { return device.clock().now_ns(); }
 

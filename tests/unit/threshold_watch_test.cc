@@ -9,13 +9,13 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
 namespace gpupool {
 namespace {
 
-constexpr std::uint64_t kSecond = 1'000'000'000;
-constexpr std::uint64_t kBlock = 8 * kMiB;
+constexpr std::uint64_t kWatchedBlock = 8 * kMiB;
 constexpr std::uint64_t kCapacity = 256 * kMiB;
 
 struct Told {
@@ -51,7 +51,7 @@ class ThresholdWatchTest : public PoolFixture {
   /// Each second, for `seconds`, as a thread of upkeep does.
   void pass(std::uint64_t seconds) {
     for (std::uint64_t i = 0; i < seconds; ++i) {
-      clock_.advance_ns(kSecond);
+      clock_.advance_ns(kSecondNs);
       watch_->check();
     }
   }
@@ -61,9 +61,9 @@ class ThresholdWatchTest : public PoolFixture {
   }
   /// All of the pool in blocks, then every other one is freed: half is free, in small pieces.
   void fragment() {
-    blocks_.resize(kCapacity / kBlock);
+    blocks_.resize(kCapacity / kWatchedBlock);
     for (void*& block : blocks_) {
-      if (block == nullptr) block = allocate(kBlock);
+      if (block == nullptr) block = allocate(kWatchedBlock);
     }
     std::ranges::sort(blocks_);
     for (std::size_t i = 0; i < blocks_.size(); i += 2) put_back(blocks_[i]);
@@ -95,7 +95,7 @@ TEST_F(ThresholdWatchTest, IsToldOnceItHasHeldForItsTimeAndOnceWhenItIsOver) {
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(told_[0].condition, WatchedCondition::fragmentation);
   EXPECT_TRUE(told_[0].is_reached);
-  EXPECT_EQ(told_[0].held_ns, 30 * kSecond);
+  EXPECT_EQ(told_[0].held_ns, 30 * kSecondNs);
   EXPECT_EQ(told_[0].value, pool_->stats().fragmentation_ratio);
   EXPECT_EQ(told_[0].threshold, 0.5);
   pass(1000);
@@ -121,14 +121,14 @@ TEST_F(ThresholdWatchTest, ABreakBeginsTheTimeAnew) {
 }
 
 TEST_F(ThresholdWatchTest, TheLargestRequestThatTheJobDeclared) {
-  set_thresholds({.required_block_bytes = 2 * kBlock});
+  set_thresholds({.required_block_bytes = 2 * kWatchedBlock});
   make_watch();
   fragment();
   pass(3);
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(told_[0].condition, WatchedCondition::largest_below_required);
-  EXPECT_EQ(told_[0].value, static_cast<double>(kBlock));
-  EXPECT_EQ(told_[0].threshold, 2.0 * kBlock);
+  EXPECT_EQ(told_[0].value, static_cast<double>(kWatchedBlock));
+  EXPECT_EQ(told_[0].threshold, 2.0 * kWatchedBlock);
   EXPECT_STREQ(to_string(told_[0].condition), "largest_below_required");
   mend();
   pass(1);
@@ -147,7 +147,7 @@ TEST_F(ThresholdWatchTest, AThresholdThatIsChangedHoldsFromTheNextLook) {
   EXPECT_FALSE(told_[1].is_reached);
   EXPECT_EQ(told_[1].threshold, 1.0);
   // None is declared any more: what was reached is over.
-  set_thresholds({.fragmentation_ratio = 1.0, .required_block_bytes = 2 * kBlock});
+  set_thresholds({.fragmentation_ratio = 1.0, .required_block_bytes = 2 * kWatchedBlock});
   pass(3);
   ASSERT_EQ(told_.size(), 3u);
   set_thresholds({.fragmentation_ratio = 1.0});
@@ -172,7 +172,7 @@ TEST_F(ThresholdWatchTest, WhatHoversIsToldOnce) {
 }
 
 TEST_F(ThresholdWatchTest, BetweenTwoTimesThatItIsReachedLiesAGap) {
-  make_watch({.fragmentation_hold_ns = kSecond, .min_gap_ns = 60 * kSecond});
+  make_watch({.fragmentation_hold_ns = kSecondNs, .min_gap_ns = 60 * kSecondNs});
   for (int i = 0; i < 60; ++i) {
     fragment();
     pass(3);
@@ -185,12 +185,12 @@ TEST_F(ThresholdWatchTest, BetweenTwoTimesThatItIsReachedLiesAGap) {
   }
   ASSERT_EQ(reached.size(), 5u) << "in 300 s";
   for (std::size_t i = 1; i < reached.size(); ++i) {
-    EXPECT_GE(reached[i] - reached[i - 1], 60 * kSecond);
+    EXPECT_GE(reached[i] - reached[i - 1], 60 * kSecondNs);
   }
 }
 
 TEST_F(ThresholdWatchTest, ThePoolIsLookedAtOnceAPeriod) {
-  make_watch({.fragmentation_hold_ns = 0, .period_ns = 10 * kSecond});
+  make_watch({.fragmentation_hold_ns = 0, .period_ns = 10 * kSecondNs});
   watch_->check();
   fragment();
   pass(9);

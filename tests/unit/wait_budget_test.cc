@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/units.h"
+
 namespace gpupool::internal {
 namespace {
 
-constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kMost = static_cast<std::uint64_t>(WaitBudget::kMostNs);
 
 TEST(WaitBudgetTest, AStartMayTakeAllThatCanBeSavedUp) {

@@ -61,9 +61,10 @@ auto by_waiting(const Trial& trial) {
                         tameness(trial.setting));
 }
 
-class Search {
+class AdviceSearch {
  public:
-  Search(const std::vector<Trace>& traces, const AdviseOptions& options, SettingTester& tester)
+  AdviceSearch(const std::vector<Trace>& traces, const AdviseOptions& options,
+               SettingTester& tester)
       : traces_(traces), options_(options), tester_(tester) {}
 
   /// Tries those of `settings` that were not tried yet.
@@ -87,7 +88,7 @@ class Search {
   std::vector<std::string> unavailable_;
 };
 
-Result<void, ReplayFailure> Search::try_all(const std::vector<Setting>& settings) {
+Result<void, ReplayFailure> AdviceSearch::try_all(const std::vector<Setting>& settings) {
   const std::size_t first = trials_.size();
   for (const Setting& setting : settings) {
     if (is_known(setting)) continue;
@@ -117,7 +118,7 @@ Result<void, ReplayFailure> Search::try_all(const std::vector<Setting>& settings
   return {};
 }
 
-Setting Search::basis() const {
+Setting AdviceSearch::basis() const {
   if (const auto found = choose(trials_, options_)) return trials_[*found].setting;
   // Of failures by_memory takes the fewest bytes first; what may not be advised leads nowhere.
   const auto key = [&](const Trial& trial) {
@@ -217,7 +218,7 @@ bool is_allowed(const Setting& setting, const AdviseOptions& options) {
 
 Result<Advice, ReplayFailure> advise(const std::vector<Trace>& traces, const AdviseOptions& options,
                                      SettingTester& tester) {
-  Search search(traces, options, tester);
+  AdviceSearch search(traces, options, tester);
   Setting basis;
   for (int turn = 0; turn < kMaxTurns; ++turn) {
     const Setting before = basis;

@@ -12,6 +12,7 @@
 #include "tools/advise/report.h"
 #include "tools/advise/wording.h"
 #include "tools/advise/yaml.h"
+#include "tools/bounds.h"
 #include "tools/choice_option.h"
 #include "tools/replay/load_traces.h"
 #include "tools/terminal/progress_bar.h"
@@ -19,12 +20,9 @@
 namespace gpupool::tools {
 namespace {
 
-constexpr std::uint64_t kMaxPasses = 1'000;
-constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;  // a page
-constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxOperationsPerSecond = 1'000'000'000;
 
-struct Command {
+struct AdviseCommand {
   AdviseOptions options;
   double recycling_wait_percent = 5;
   bool is_recycling_wait_given = false;
@@ -57,7 +55,7 @@ Result<Advice, ReplayFailure> advise_with_progress(const std::vector<Trace>& tra
   return advise(traces, options, tester);
 }
 
-ExitCode run(const Command& command) {
+ExitCode run_advise(const AdviseCommand& command) {
   AdviseOptions options = command.options;
   options.replay.runtime.recycling_wait = command.recycling_wait_percent / 100;
   if (command.is_json && command.is_yaml) {
@@ -108,7 +106,7 @@ void add_advise_command(CLI::App& app, Action& action) {
   CLI::App& advise = *app.add_subcommand(
       "advise", "Find the settings that need the least memory for recorded traces");
   // Shared with the callbacks, which run while the line is parsed and after.
-  const auto command = std::make_shared<Command>();
+  const auto command = std::make_shared<AdviseCommand>();
   AdviseOptions& options = command->options;
   add_percent(advise, "--budget", options.budget_percent,
               "Percent of the recorded time that allocating threads may wait for the driver, warm "
@@ -122,7 +120,7 @@ void add_advise_command(CLI::App& app, Action& action) {
   advise.add_flag("--allow-same-stream", options.allows_same_stream,
                   "Also advise alias_reuse same_stream: only for programs without kernels that are "
                   "resident before the memory is written, dependent launches among them");
-  add_number(advise, "--passes", options.replay.passes, 2, kMaxPasses,
+  add_number(advise, "--passes", options.replay.passes, 2, kMaxTrialPasses,
              "Passes of each setting, the first of them cold (default 2)");
   advise.add_flag("--completions", options.replay.honour_completions,
                   "Keep a block until its last use on another stream is complete");
@@ -146,7 +144,7 @@ void add_advise_command(CLI::App& app, Action& action) {
       ->required();
   advise.callback([command, recycling_wait, &action] {
     command->is_recycling_wait_given = recycling_wait->count() != 0;
-    action = [command] { return run(*command); };
+    action = [command] { return run_advise(*command); };
   });
 }
 

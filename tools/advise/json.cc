@@ -2,16 +2,12 @@
 
 #include "tools/advise/report.h"
 #include "tools/advise/yaml.h"
+#include "tools/json_value.h"
 
 namespace gpupool::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 /// What is held where requests failed says nothing of what would be if none had.
 Json ratio_or_null(double ratio, std::uint64_t failed) {

@@ -6,13 +6,13 @@
 #include "gpupool/size_text.h"
 #include "tools/advise/wording.h"
 #include "tools/advise/yaml.h"
+#include "tools/seconds.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/units.h"
 
 namespace gpupool::tools {
 namespace {
 
-constexpr double kMsPerSecond = 1e3;
 constexpr std::size_t kPolicyWidth = 14;  // of "eager 0.5%" and two more; same_stream is not there
 
 /// A capacity that was searched for takes the place of the driver's time: both do not fit.

@@ -16,6 +16,7 @@
 
 #include "gpupool/status.h"
 #include "tools/advise/setting.h"
+#include "tools/bounds.h"
 #include "tools/replay/replay.h"
 #include "tools/trace/trace.h"
 
@@ -33,9 +34,6 @@ struct AdviseOptions {
   bool allows_same_stream = false;
   bool searches_capacity = false;
 };
-
-/// More than any device has; the most that --capacity takes.
-inline constexpr std::uint64_t kMaxCapacityBytes = std::uint64_t{1} << 40;
 
 struct DriverCost {
   double wait_seconds = 0;    // of allocating threads

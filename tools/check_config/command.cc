@@ -10,7 +10,7 @@
 namespace gpupool::tools {
 namespace {
 
-ExitCode run(const std::string& path) {
+ExitCode run_check_config(const std::string& path) {
   const std::optional<Config> config = load_config_or_print(path);
   if (!config) return ExitCode::usage;
   std::string text = describe(*config);
@@ -25,7 +25,7 @@ void add_check_config_command(CLI::App& app, Action& action) {
       "check-config", "Print the settings that a file gives, or every error in it");
   const auto path = std::make_shared<std::string>();
   check.add_option("FILE", *path, "Configuration, YAML")->required();
-  check.callback([path, &action] { action = [path] { return run(*path); }; });
+  check.callback([path, &action] { action = [path] { return run_check_config(*path); }; });
 }
 
 }  // namespace gpupool::tools

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpupool/size_text.h"
+#include "tools/bounds.h"
 #include "tools/compare/comparison.h"
 #include "tools/compare/report.h"
 #include "tools/replay/load_traces.h"
@@ -19,11 +20,7 @@ namespace {
 
 using baselines::CatalogEntry;
 
-constexpr std::uint64_t kMaxPasses = 1'000;
-constexpr std::uint64_t kMinCapacityBytes = std::uint64_t{2} << 20;  // a page
-constexpr std::uint64_t kMaxCapacityBytes = std::uint64_t{1} << 40;
-
-struct Command {
+struct CompareCommand {
   CompareOptions options;
   std::vector<std::string> names;
   bool is_json = false;
@@ -81,7 +78,7 @@ Result<Comparison, CompareFailure> compare(const std::vector<Trace>& traces,
   return comparison;
 }
 
-ExitCode run(const Command& command) {
+ExitCode run_compare(const CompareCommand& command) {
   CompareOptions options = command.options;
   options.systems = choose_systems(command.names);
   const Result<std::vector<Trace>, Status> traces = load(command.paths);
@@ -99,7 +96,7 @@ ExitCode run(const Command& command) {
                           : to_tables(comparison.value(), options, inspect_terminal(stdout)));
 }
 
-void add_only_option(CLI::App& compare, const std::shared_ptr<Command>& command) {
+void add_only_option(CLI::App& compare, const std::shared_ptr<CompareCommand>& command) {
   const auto take = [command](const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       if (baselines::find_system(name) == nullptr) {
@@ -118,7 +115,7 @@ void add_only_option(CLI::App& compare, const std::shared_ptr<Command>& command)
       ->allow_extra_args(false);
 }
 
-void add_capacity_option(CLI::App& compare, const std::shared_ptr<Command>& command) {
+void add_capacity_option(CLI::App& compare, const std::shared_ptr<CompareCommand>& command) {
   const auto take = [command](std::uint64_t bytes) {
     if (bytes < kMinCapacityBytes || bytes > kMaxCapacityBytes) {
       throw CLI::ValidationError("--capacity", format_size(bytes) + " is not from " +
@@ -136,15 +133,15 @@ void add_compare_command(CLI::App& app, Action& action) {
   CLI::App& compare = *app.add_subcommand(
       "compare", "Play the same work through this pool and the classic designs");
   // Shared with the callbacks, which run while the line is parsed and after.
-  const auto command = std::make_shared<Command>();
+  const auto command = std::make_shared<CompareCommand>();
   add_only_option(compare, command);
   add_capacity_option(compare, command);
-  add_number(compare, "--passes", command->options.passes, 2, kMaxPasses,
+  add_number(compare, "--passes", command->options.passes, 2, kMaxTrialPasses,
              "Passes of each system, the first of them cold (default 5)");
   compare.add_flag("--json", command->is_json, "Print one JSON object instead of tables");
   compare.add_option("TRACE", command->paths,
                      "gpupool traces or MiniMalloc CSV, plain or gzip'd (default: the samples)");
-  compare.callback([command, &action] { action = [command] { return run(*command); }; });
+  compare.callback([command, &action] { action = [command] { return run_compare(*command); }; });
 }
 
 }  // namespace gpupool::tools

@@ -10,14 +10,13 @@
 #include "tools/device/device.h"
 #include "tools/replay/loop.h"
 #include "tools/replay/plan.h"
+#include "tools/seconds.h"
 
 namespace gpupool::tools {
 namespace {
 
 using baselines::CatalogEntry;
 using baselines::DriverUse;
-
-constexpr double kSecondsPerNs = 1e-9;
 
 /// One system on a device of its own. Ends in the reverse order.
 class Stand {

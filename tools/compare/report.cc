@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tools/seconds.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/units.h"
 
@@ -11,8 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using baselines::CatalogEntry;
-
-constexpr double kMsPerSecond = 1e3;
 
 Json to_json(const ClassicRow& row) {
   return {{"system", row.system->name},

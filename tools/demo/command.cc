@@ -25,7 +25,7 @@ namespace {
 constexpr double kMaxSeconds = 1e9;
 constexpr double kMaxSpeed = 1e6;
 
-struct Command {
+struct DemoCommand {
   double seconds = 0;
   bool has_end = false;
   std::uint64_t port = 0;
@@ -36,7 +36,7 @@ struct Command {
   double speed = 1;
 };
 
-Result<std::vector<Trace>, Status> load_traces(const Command& command) {
+Result<std::vector<Trace>, Status> load_traces(const DemoCommand& command) {
   std::vector<std::string> paths = {command.trace_path};
   if (command.trace_path.empty()) {
     auto samples = find_sample_traces();
@@ -67,7 +67,7 @@ struct Service {
   std::unique_ptr<Exporter> exporter;
 };
 
-Result<std::unique_ptr<Exporter>, Status> start_exporter(const Command& command, Pool& pool,
+Result<std::unique_ptr<Exporter>, Status> start_exporter(const DemoCommand& command, Pool& pool,
                                                          ExporterOptions options) {
   if (command.has_port) {
     options.port = static_cast<std::uint16_t>(command.port);
@@ -84,7 +84,7 @@ Result<std::unique_ptr<Exporter>, Status> start_exporter(const Command& command,
   return exporter;
 }
 
-Result<std::unique_ptr<Service>, Status> start_service(const Command& command, Config config) {
+Result<std::unique_ptr<Service>, Status> start_service(const DemoCommand& command, Config config) {
   auto service = std::make_unique<Service>();
   auto traces = load_traces(command);
   if (!traces.ok()) return traces.error();
@@ -131,7 +131,7 @@ void announce(const Service& service) {
   std::fflush(stdout);
 }
 
-PlayerOptions player_options(const Command& command, Service& service, StatusLine& status) {
+PlayerOptions player_options(const DemoCommand& command, Service& service, StatusLine& status) {
   PlayerOptions options;
   options.speed = command.speed;
   options.tick_period = status.period();
@@ -153,7 +153,7 @@ PlayerOptions player_options(const Command& command, Service& service, StatusLin
   return options;
 }
 
-bool finish_recording(const Command& command, Pool& pool) {
+bool finish_recording(const DemoCommand& command, Pool& pool) {
   const auto report = pool.stop_recording();
   if (!report.ok()) {
     print_error(report.error().message);
@@ -167,7 +167,7 @@ bool finish_recording(const Command& command, Pool& pool) {
   return true;
 }
 
-ExitCode run(const Command& command) {
+ExitCode run_demo(const DemoCommand& command) {
   // Before any thread is started, so that every thread leaves the signals to this one.
   StopSignal stop;
   Config config;
@@ -218,7 +218,7 @@ ExitCode run(const Command& command) {
 void add_demo_command(CLI::App& app, Action& action) {
   CLI::App& demo = *app.add_subcommand(
       "demo", "Run a training service: recorded traces at their own pace, with metrics and a page");
-  const auto command = std::make_shared<Command>();
+  const auto command = std::make_shared<DemoCommand>();
   CLI::Option* const seconds = add_fraction(demo, "--for", command->seconds, 0, kMaxSeconds,
                                             "Stop after so many seconds (default: when told to)");
   CLI::Option* const port =
@@ -239,7 +239,7 @@ void add_demo_command(CLI::App& app, Action& action) {
   demo.callback([command, seconds, port, &action] {
     command->has_end = seconds->count() != 0;
     command->has_port = port->count() != 0;
-    action = [command] { return run(*command); };
+    action = [command] { return run_demo(*command); };
   });
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "tools/bounds.h"
 #include "tools/choice_option.h"
 #include "tools/replay/find_capacity.h"
 #include "tools/replay/load_traces.h"
@@ -19,7 +20,6 @@ namespace gpupool::tools {
 namespace {
 
 constexpr std::uint64_t kMaxPasses = 1'000'000;
-constexpr std::uint64_t kMaxScale = std::uint64_t{1} << 40;
 
 /// Options that may have been given although they change nothing.
 struct Given {
@@ -29,7 +29,7 @@ struct Given {
   bool seed = false;
 };
 
-struct Command {
+struct ReplayCommand {
   ReplayOptions options;
   Given given;
   double slack_percent = 0.5;
@@ -49,7 +49,7 @@ const std::map<std::string, Recycling> kRecyclings = {
 
 /// A line on stderr for each option that was given and changes nothing: no error, since a script
 /// that goes through settings may give all of them.
-void note_void_options(const Command& command) {
+void note_void_options(const ReplayCommand& command) {
   const ReplayOptions& options = command.options;
   const std::string recycling = std::string("--recycling ") + to_string(options.runtime.recycling);
   if (command.given.slack && options.runtime.recycling != Recycling::eager) {
@@ -119,7 +119,7 @@ void explain_failures(const std::vector<PassResult>& results) {
   }
 }
 
-ExitCode run(const Command& command) {
+ExitCode run_replay(const ReplayCommand& command) {
   ReplayOptions options = command.options;
   if (command.finds_capacity && options.fault_probability > 0) {
     print_error("--find-capacity needs calls that do not fail: without --fault-rate");
@@ -165,7 +165,7 @@ void add_replay_command(CLI::App& app, Action& action) {
   CLI::App& replay = *app.add_subcommand(
       "replay", "Play recorded allocation traces through a pool as fast as possible");
   // Shared with the callbacks, which run while the line is parsed and after.
-  const auto command = std::make_shared<Command>();
+  const auto command = std::make_shared<ReplayCommand>();
   ReplayOptions& options = command->options;
   add_choice(replay, "--device", kDevices, options.device,
              "Device to use (auto: a GPU where there is one)");
@@ -212,7 +212,7 @@ void add_replay_command(CLI::App& app, Action& action) {
   replay.callback([command, slack, recycling_wait, alias_reuse, seed, &action] {
     command->given = {slack->count() != 0, recycling_wait->count() != 0, alias_reuse->count() != 0,
                       seed->count() != 0};
-    action = [command] { return run(*command); };
+    action = [command] { return run_replay(*command); };
   });
 }
 

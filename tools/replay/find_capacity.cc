@@ -12,9 +12,9 @@ constexpr std::uint64_t round_up_to_step(std::uint64_t bytes) {
 }
 
 /// The trace played at one capacity after the other.
-class Search {
+class CapacitySearch {
  public:
-  Search(const Trace& trace, const ReplayOptions& options, const Replayer::PassHook& hook)
+  CapacitySearch(const Trace& trace, const ReplayOptions& options, const Replayer::PassHook& hook)
       : trace_(trace), options_(options), hook_(hook) {}
 
   /// Plays all passes with at most `capacity`, or with all there is.
@@ -50,7 +50,7 @@ std::uint64_t highest(const FoundCapacity& run, std::uint64_t PassResult::*bytes
 
 Result<FoundCapacity, ReplayFailure> find_capacity(const Trace& trace, const ReplayOptions& options,
                                                    const Replayer::PassHook& hook) {
-  const Search search(trace, options, hook);
+  const CapacitySearch search(trace, options, hook);
   auto run = search.run(options.capacity_bytes);
   if (!run.ok() || !is_complete(run.value())) return run;
 

@@ -9,11 +9,10 @@
 #include "tools/device/misuse_log.h"
 #include "tools/replay/loop.h"
 #include "tools/replay/plan.h"
+#include "tools/seconds.h"
 
 namespace gpupool::tools {
 namespace {
-
-constexpr double kSecondsPerNs = 1e-9;
 
 /// The device, the pool and what goes with them, for one trace. Ends in the reverse order.
 class Session {

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/json_value.h"
+#include "tools/seconds.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/units.h"
 
@@ -9,11 +11,6 @@ namespace gpupool::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 Json to_json(const PassResult& result) {
   return {{"trace", result.trace_path},
@@ -69,7 +66,6 @@ std::string held_ratio(const PassResult& result) {
 }
 
 std::vector<Cell> row(const PassResult& result, bool repeats_trace, bool has_capacity) {
-  constexpr double kMsPerSecond = 1e3;
   std::vector<Cell> cells = {
       {result.trace_name, repeats_trace ? Style::dim : Style::bold},
       {std::to_string(result.pass)},

@@ -25,7 +25,7 @@ using internal::HttpResponse;
 constexpr const char* kDefaultListen = "127.0.0.1:10063";
 constexpr std::chrono::nanoseconds kDefaultKeep = std::chrono::hours(1);
 
-struct Command {
+struct SdCommand {
   std::string directory;
   std::string listen = kDefaultListen;
   std::optional<std::chrono::nanoseconds> keep;
@@ -86,7 +86,7 @@ ExitCode print_once(TargetList& targets) {
   return print_result(list.value());
 }
 
-ExitCode run(const Command& command) {
+ExitCode run_sd(const SdCommand& command) {
   using std::chrono::nanoseconds;
   const nanoseconds keep = command.keep.value_or(command.is_once ? nanoseconds(0) : kDefaultKeep);
   TargetList targets(command.directory, keep, print_error);
@@ -132,7 +132,7 @@ ExitCode run(const Command& command) {
 void add_sd_command(CLI::App& app, Action& action) {
   CLI::App& sd = *app.add_subcommand(
       "sd", "Serve the targets that exporter.discovery has put into a directory, for http_sd");
-  const auto command = std::make_shared<Command>();
+  const auto command = std::make_shared<SdCommand>();
   sd.add_option("DIRECTORY", command->directory,
                 "Where the files are, or the directories of several jobs with them")
       ->required();
@@ -151,7 +151,7 @@ void add_sd_command(CLI::App& app, Action& action) {
         "How long a killed process of this host stays a target, which is then down; its file is"
         " removed after that (default 1h; with --once 0)")
       ->type_name("TIME");
-  sd.callback([command, &action] { action = [command] { return run(*command); }; });
+  sd.callback([command, &action] { action = [command] { return run_sd(*command); }; });
 }
 
 }  // namespace gpupool::tools

@@ -15,11 +15,11 @@ constexpr std::array<std::string_view, kColumnCount> kColumnNames = {"id", "lowe
 constexpr std::string_view kExpected = "expected the columns id, lower, upper, size";
 
 /// position[c]: where the file has column c.
-struct Header {
+struct CsvHeader {
   std::array<std::size_t, kColumnCount> position{};
 };
 
-std::string read_header(std::string_view line, Header& header) {
+std::string read_header(std::string_view line, CsvHeader& header) {
   const Fields fields = split(line, ',');
   std::array<bool, kColumnCount> seen{};
   for (std::size_t i = 0; i < std::min(fields.count, kMaxFields); ++i) {
@@ -45,7 +45,7 @@ struct Buffer {
   std::size_t line = 0;
 };
 
-std::string read_buffer(std::string_view line, const Header& header, Buffer& buffer) {
+std::string read_buffer(std::string_view line, const CsvHeader& header, Buffer& buffer) {
   if (line.empty()) return "empty line; expected four numbers";
   const Fields fields = split(line, ',');
   if (fields.count != kColumnCount) {
@@ -101,7 +101,7 @@ Result<Trace, ReadError> build(const std::vector<Buffer>& buffers) {
 Result<Trace, ReadError> read_csv(std::string_view text) {
   LineReader lines(text);
   std::string_view line;
-  Header header;
+  CsvHeader header;
   if (!lines.next(line)) return ReadError{0, "is empty"};
   if (std::string reason = read_header(line, header); !reason.empty()) {
     return ReadError{lines.line_number(), std::move(reason)};

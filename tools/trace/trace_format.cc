@@ -12,11 +12,11 @@ constexpr std::string_view kVersionLine = "# gpupool allocation trace, version "
 constexpr std::size_t kBytesPerLine = 16;  // a low guess, for reserving
 
 /// What the '#' lines say; the rest of them is for people.
-struct Header {
+struct TraceHeader {
   std::optional<double> seconds;
 };
 
-std::string read_header_json(std::string_view json, Header& header) {
+std::string read_header_json(std::string_view json, TraceHeader& header) {
   const auto object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (object.is_discarded() || !object.is_object()) return "the header is not valid JSON";
   const auto seconds = object.find("seconds");
@@ -28,7 +28,7 @@ std::string read_header_json(std::string_view json, Header& header) {
   return {};
 }
 
-std::string read_comment(std::string_view line, Header& header) {
+std::string read_comment(std::string_view line, TraceHeader& header) {
   if (line.substr(0, kVersionLine.size()) == kVersionLine) {
     const std::string_view version = line.substr(kVersionLine.size());
     if (version != "1") return "version " + quote(version) + " is not known; this reads 1";
@@ -85,7 +85,7 @@ std::string read_event(std::string_view line, std::size_t line_number, TraceBuil
 Result<Trace, ReadError> read_trace_format(std::string_view text) {
   TraceBuilder builder(text.size() / kBytesPerLine);
   LineReader lines(text);
-  Header header;
+  TraceHeader header;
   std::string_view line;
   while (lines.next(line)) {
     std::string reason;

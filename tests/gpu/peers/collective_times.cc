@@ -7,11 +7,10 @@
 
 #include "tests/gpu/peers/collectives.h"
 #include "tests/gpu/peers/communicators.h"
+#include "tests/support/units.h"
 
 namespace gpupool::gpu_tests {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 struct Size {
   std::uint64_t bytes = 0;

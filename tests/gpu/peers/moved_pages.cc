@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "tests/gpu/peers/steps.h"
+#include "tests/support/units.h"
 
 namespace gpupool::gpu_tests {
 namespace {
 
-constexpr std::size_t kPage = std::size_t{2} << 20;
 constexpr std::size_t kPages = 32;  // all that the pool may hold
 constexpr std::size_t kLongPages = 10;
 
