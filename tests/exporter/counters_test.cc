@@ -24,7 +24,7 @@ using testing_support::fetch;
 using testing_support::parse_page;
 
 constexpr int kThreads = 16;
-constexpr int kScrapes = 1000;
+constexpr int kCountedScrapes = 1000;
 
 struct Work {
   SimulatedBackend& device;
@@ -84,7 +84,7 @@ TEST(CountersTest, CaseD6NoCounterFallsInAThousandScrapes) {
 
   CounterWatch watch;
   std::size_t series = 0;
-  for (int i = 0; i < kScrapes; ++i) {
+  for (int i = 0; i < kCountedScrapes; ++i) {
     const auto page = parse_page(fetch(exporter->port(), "/metrics").body);
     EXPECT_EQ(watch.look_at(page), "") << "scrape " << i;
     if (i == 0) series = page.size();
@@ -104,7 +104,7 @@ TEST(CountersTest, CaseD6NoCounterFallsInAThousandScrapes) {
   EXPECT_EQ(page.at("gpupool_allocation_requests_total" + labels), calls);
   EXPECT_EQ(page.at("gpupool_allocation_hits_total" + labels) + misses, calls);
   std::printf("  %zu cumulative series over %d scrapes, %.0f requests, %.0f threads ended\n",
-              watch.size(), kScrapes, calls, static_cast<double>(work.ended_threads));
+              watch.size(), kCountedScrapes, calls, static_cast<double>(work.ended_threads));
   EXPECT_GT(work.ended_threads, std::uint64_t{kThreads});
   exporter->stop();
 }

@@ -9,7 +9,7 @@
 namespace gpupool::tools {
 namespace {
 
-PassResult example() {
+PassResult example_pass() {
   PassResult result;
   result.trace_path = "traces/serve_interleaved-s1.trace.gz";
   result.trace_name = "serve_interleaved-s1";
@@ -31,7 +31,7 @@ PassResult example() {
 }
 
 TEST(Report, JsonHasExactlyTheKeysOfTheContractInOrder) {
-  const auto array = nlohmann::ordered_json::parse(to_json({example(), example()}));
+  const auto array = nlohmann::ordered_json::parse(to_json({example_pass(), example_pass()}));
   ASSERT_TRUE(array.is_array());
   ASSERT_EQ(array.size(), 2U);
   std::vector<std::string> keys;
@@ -48,7 +48,7 @@ TEST(Report, JsonHasExactlyTheKeysOfTheContractInOrder) {
 }
 
 TEST(Report, JsonHasNullForNoTimesAndSurvivesAnyFileName) {
-  PassResult result = example();
+  PassResult result = example_pass();
   result.trace_seconds.reset();
   result.trace_path = "\xff\xfe\"\n.csv";
   const auto array = nlohmann::json::parse(to_json({result}));
@@ -59,7 +59,7 @@ TEST(Report, TableFitsIn120Columns) {
   ReplaySetting setting;
   setting.device_name = "simulated";
   setting.limit_bytes = std::uint64_t{140} << 30;
-  std::istringstream table(to_table({example()}, ReplayOptions(), setting, Terminal()));
+  std::istringstream table(to_table({example_pass()}, ReplayOptions(), setting, Terminal()));
   std::string line;
   std::size_t longest = 0;
   while (std::getline(table, line)) longest = std::max(longest, line.size());
@@ -68,7 +68,7 @@ TEST(Report, TableFitsIn120Columns) {
 }
 
 TEST(Report, TableShowsNoRatioWhereRequestsFailed) {
-  PassResult result = example();
+  PassResult result = example_pass();
   const auto table = [&] {
     return to_table({result}, ReplayOptions(), ReplaySetting(), Terminal());
   };
@@ -83,7 +83,7 @@ TEST(Report, TheHeadingHasOnlyWhatHasAnEffect) {
   options.runtime.slack = 0.05;
   options.runtime.alias_reuse = AliasReuse::same_stream;
   const auto heading = [&] {
-    const std::string table = to_table({example()}, options, ReplaySetting(), Terminal());
+    const std::string table = to_table({example_pass()}, options, ReplaySetting(), Terminal());
     return table.substr(0, table.find('\n'));
   };
   EXPECT_NE(heading().find("eager with 5% slack, alias reuse same_stream"), std::string::npos);
@@ -99,7 +99,7 @@ TEST(Report, TheHeadingHasOnlyWhatHasAnEffect) {
 }
 
 TEST(Report, TableShowsNoNumberWhereThereIsNone) {
-  PassResult result = example();
+  PassResult result = example_pass();
   result.hits = result.misses = result.peak_requested_bytes = 0;
   const std::string table = to_table({result}, ReplayOptions(), ReplaySetting(), Terminal());
   EXPECT_EQ(table.find("nan"), std::string::npos);
