@@ -11,7 +11,15 @@ ServedPool::ServedPool(Pool& pool, const Showing& showing)
     : pool_(pool),
       history_(showing.with_history ? std::make_unique<History>() : nullptr),
       sources_(
-          pool_sources(pool, showing.job, showing.with_details, history_.get(), showing.events)) {}
+          pool_sources(pool, showing.job, showing.with_details, history_.get(), showing.events)) {
+  // By whoever adds the pool, so that whoever asks has a past at once, however busy the machine is.
+  if (history_ != nullptr) keep_history(std::chrono::steady_clock::now());
+}
+
+void ServedPool::keep_history(std::chrono::steady_clock::time_point now) {
+  next_sample_ = now + kHistoryPeriod;
+  history_->add(pool_.stats());
+}
 
 void ServedPool::add_watch(std::shared_ptr<ThresholdWatch> watch) {
   const std::lock_guard lock(mutex_);
@@ -21,10 +29,7 @@ void ServedPool::add_watch(std::shared_ptr<ThresholdWatch> watch) {
 void ServedPool::step(bool has_upkeep) {
   if (has_upkeep) pool_.maintain();
   const auto now = std::chrono::steady_clock::now();
-  if (history_ != nullptr && now >= next_sample_) {
-    next_sample_ = now + kHistoryPeriod;
-    history_->add(pool_.stats());
-  }
+  if (history_ != nullptr && now >= next_sample_) keep_history(now);
   std::vector<std::shared_ptr<ThresholdWatch>> watches;
   {
     const std::lock_guard lock(mutex_);

@@ -53,6 +53,8 @@ class ServedPool {
  private:
   friend class PoolSet;
 
+  void keep_history(std::chrono::steady_clock::time_point now);
+
   Pool& pool_;
   const std::unique_ptr<History> history_;  // nullptr: none is kept
   std::chrono::steady_clock::time_point next_sample_;
