@@ -13,8 +13,8 @@ packages_build=(
 )
 packages_test=(
   prometheus:prometheus prometheus:promtool prometheus-alertmanager:prometheus-alertmanager
-  prometheus-alertmanager:amtool curl:curl clang-format:clang-format valgrind:valgrind
-  locales
+  prometheus-alertmanager:amtool victoria-metrics:victoria-metrics victoria-metrics:vmalert
+  curl:curl clang-format:clang-format valgrind:valgrind locales
 )
 packages_bench=(libbenchmark-dev libmimalloc2.0 valgrind:valgrind)
 packages_lint=(clang:clang++ clang-tidy:clang-tidy clang-format:clang-format)
@@ -77,12 +77,12 @@ need_packages() {
     fail "apt has no version that is new enough of: ${missing[*]}"
 }
 
-# The packages of Prometheus and its Alertmanager would start servers of their own; the tests start
-# theirs, on their own ports. So while apt runs, services are refused, and no unit is left enabled.
+# The packages of Prometheus, its Alertmanager and VictoriaMetrics would start servers of their own; the
+# tests start theirs, on their own ports. So while apt runs, services are refused, and no unit is left enabled.
 with_services_held_back() {
   local log=$1 policy=/usr/sbin/policy-rc.d held=no server new_servers=() status=0
   shift
-  for server in prometheus prometheus-alertmanager; do
+  for server in prometheus prometheus-alertmanager victoria-metrics; do
     if [[ " $* " == *" $server "* ]] && ! command -v "$server" > /dev/null; then
       new_servers+=("$server")
     fi
