@@ -51,6 +51,7 @@ export class EventList {
   private minBytes = 0;
   private text = '';
   private isPaused = false;
+  private isDrawn = false;
   private last = 0;
 
   constructor() {
@@ -91,6 +92,7 @@ export class EventList {
     this.events = [];
     this.last = 0;
     this.missing = '';
+    this.isDrawn = false;
   }
 
   async update(): Promise<void> {
@@ -99,7 +101,7 @@ export class EventList {
       this.events.push(...answer.events.filter((event) => event.number > this.last));
       this.last = answer.last;
       if (this.events.length > MAX_KEPT) this.events.splice(0, this.events.length - MAX_KEPT);
-      if (!this.isPaused && answer.events.length > 0) this.draw();
+      if (!this.isPaused && (answer.events.length > 0 || !this.isDrawn)) this.draw();
     } catch (error) {
       if (!(error instanceof NotServed)) throw error;
       this.missing = error.message;
@@ -157,6 +159,7 @@ export class EventList {
   }
 
   draw(): void {
+    this.isDrawn = true;
     const lines = this.lines();
     element('events-table').hidden = lines.length === 0;
     const empty = element('events-empty');

@@ -4,7 +4,7 @@
 
 import { blockBefore, type Layout, type View } from './map_layout.js';
 import { type Kind, type Kinds } from './map_kinds.js';
-import { type MapData } from './map_data.js';
+import { tagName, type MapData } from './map_data.js';
 import { cssColour, patternTile } from './theme.js';
 import { bytesText } from './text.js';
 
@@ -30,6 +30,7 @@ export interface Grid {
   gap: number;
 }
 
+const LIVE = 0;
 const FREE = 3;
 const MIN_LABEL = 64;
 
@@ -205,7 +206,9 @@ export class Painter {
     const context = this.context;
     context.font = '11px system-ui, "DejaVu Sans", sans-serif';
     const size = bytesText(scene.data.blocks.bytes[i] ?? 0);
-    let text = `${kind.name} ${size}`;
+    const isLive = scene.data.blocks.state[i] === LIVE;
+    const name = isLive ? tagName(scene.data, scene.data.blocks.tag[i] ?? 0) : kind.name;
+    let text = `${name} ${size}`;
     if (context.measureText(text).width > best.width - 12) text = size;
     const width = context.measureText(text).width;
     if (width > best.width - 12) return;
