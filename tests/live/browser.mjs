@@ -29,6 +29,8 @@ export async function open(browser, url, options = {}) {
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
   page.on('console', (message) => {
+    // A connection that the browser had opened ahead, and the server has ended meanwhile.
+    if (message.text().includes('net::ERR_SOCKET_NOT_CONNECTED')) return;
     if (message.type() === 'error' || message.type() === 'warning') wrong.push(message.text());
   });
   page.on('request', (request) => {

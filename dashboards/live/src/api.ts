@@ -160,11 +160,16 @@ const TIMEOUT_MS = 3000;
 
 export class NotServed extends Error {}
 
+const get = (path: string): Promise<Response> =>
+  fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS) });
+
 /** The answer as JSON. */
 export async function ask<T>(path: string): Promise<T> {
-  const response = await fetch(path, {
-    cache: 'no-store',
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+  // A browser opens connections ahead, which the server ends after half a second of silence; one
+  // that it takes at that moment fails at once, and the next one does not.
+  const response = await get(path).catch((error: unknown) => {
+    if (error instanceof TypeError) return get(path);
+    throw error;
   });
   if (response.status === 404) throw new NotServed((await response.text()).trim());
   if (!response.ok) throw new Error((await response.text()).trim() || `status ${response.status}`);

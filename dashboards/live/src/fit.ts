@@ -40,6 +40,7 @@ export class FitPanel {
   private pool: PoolName | null = null;
   private top = 2 ** 40;
   private asked = 0;
+  private bytes = 0;  // of the question that is on the page
   private timer = 0;
 
   constructor(private readonly mark: (bytes: number) => void) {
@@ -73,11 +74,12 @@ export class FitPanel {
       this.input.value = sizeText(Math.min(start, this.top));
     }
     this.showWatched(stats);
-    const bytes = readSize(this.input.value);
-    if (bytes > 0 && document.activeElement !== this.input) {
-      this.place(bytes);
-      void this.query(bytes);
+    if (this.bytes === 0) {
+      this.bytes = readSize(this.input.value);
+      this.place(this.bytes);
     }
+    // What is being written is not asked before it is finished.
+    if (this.bytes > 0) void this.query(this.bytes);
   }
 
   setStreams(ids: readonly number[]): void {
@@ -106,6 +108,8 @@ export class FitPanel {
   private fromText(): void {
     const bytes = readSize(this.input.value);
     if (!(bytes > 0)) {
+      this.bytes = NaN;
+      this.asked += 1;
       this.say('unknown', 'not a size', 'Write bytes or a size: 1073741824, 512 MiB, 1.5 GiB.');
       return;
     }
@@ -114,6 +118,7 @@ export class FitPanel {
   }
 
   private async query(bytes: number): Promise<void> {
+    this.bytes = bytes;
     const number = ++this.asked;
     const parameters: Record<string, string | number> = { bytes };
     if (this.stream.value !== '') parameters['stream'] = this.stream.value;

@@ -84,7 +84,7 @@ worker.addEventListener('message', (event: MessageEvent<MapAnswer>) => {
   mapData = data;
   map.show(data);
   fit.setStreams(data.streams.map((stream) => stream.id).filter((id) =>
-    id > 0 && id <= Number.MAX_SAFE_INTEGER));
+    id > 0 && id <= Number.MAX_SAFE_INTEGER).sort((a, b) => a - b));
   if (answer !== null && failure !== null) postMortem.note(answer, failure, events.events, data);
 });
 
@@ -225,7 +225,7 @@ for (const button of document.querySelectorAll<HTMLButtonElement>('#charts-span 
 
 element('save-json').addEventListener('click', () => {
   if (answer === null) return;
-  saveJson(answer.pool, nowMs(answer.stats), { schema: 'gpupool.page', version: 1, ...answer,
+  saveJson(answer.pool, nowMs(answer.stats), { ...answer, schema: 'gpupool.page', version: 1,
     last_failure: failure, events: events.events, map: mapData === null ? null : mapJson(mapData) });
 });
 element('save-torch').addEventListener('click', () => {

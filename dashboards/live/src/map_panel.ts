@@ -45,8 +45,6 @@ export class MapPanel {
   private fitBytes = 0;
   private cursorOffset = -1;
   private isDrawPending = false;
-  /** The longest that a redraw took, for tests. */
-  slowestDrawMs = 0;
 
   constructor(root: HTMLElement, private readonly name: string) {
     this.canvas = make('canvas', { class: 'map', tabindex: '0', role: 'img' });
@@ -83,7 +81,7 @@ export class MapPanel {
     this.painter.readColours();
     if (this.data !== null) this.kinds = kindsOf(this.data, this.colouring);
     this.showLegend();
-    this.redraw();
+    this.draw();  // at once: a printer does not wait for the next frame
   }
 
   colourBy(colouring: Colouring): void {
@@ -128,7 +126,7 @@ export class MapPanel {
     add('▶', 'Move towards higher addresses', () => this.pan(0.25));
     add('+', 'Closer', () => this.zoom(ZOOM_STEP));
     add('−', 'Farther', () => this.zoom(1 / ZOOM_STEP));
-    add('All', 'Show the whole arena', () => this.showAll());
+    add('All', 'All of the arena', () => this.showAll());
     bar.append(choice, zoom);
     return bar;
   }
@@ -376,13 +374,14 @@ export class MapPanel {
     this.isDrawPending = true;
     requestAnimationFrame(() => {
       this.isDrawPending = false;
-      if (this.data === null) return;
-      const started = performance.now();
-      this.painter.draw({ data: this.data, layout: this.layout, kinds: this.kinds,
-        view: this.view, filter: this.filter, fitBytes: this.fitBytes, cursor: this.cursor() },
-      this.grid, this.height);
-      this.slowestDrawMs = Math.max(this.slowestDrawMs, performance.now() - started);
+      this.draw();
     });
+  }
+
+  private draw(): void {
+    if (this.data === null) return;
+    this.painter.draw({ data: this.data, layout: this.layout, kinds: this.kinds, view: this.view,
+      filter: this.filter, fitBytes: this.fitBytes, cursor: this.cursor() }, this.grid, this.height);
   }
 }
 

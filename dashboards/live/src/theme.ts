@@ -5,6 +5,7 @@
 
 const KEY = 'gpupool-theme';
 const dark = window.matchMedia('(prefers-color-scheme: dark)');
+const paper = window.matchMedia('print');
 
 export type Pattern = 'solid' | 'diagonal' | 'lines' | 'dots' | 'cross' | 'bars' | 'back';
 export interface Paint {
@@ -94,7 +95,7 @@ export function patternTile(pattern: Pattern, scale: number): HTMLCanvasElement 
 }
 
 function apply(choice: string | null): void {
-  const isNowDark = choice === 'dark' || (choice !== 'light' && dark.matches);
+  const isNowDark = !paper.matches && (choice === 'dark' || (choice !== 'light' && dark.matches));
   document.documentElement.dataset['theme'] = isNowDark ? 'dark' : 'light';
 }
 
@@ -126,9 +127,11 @@ export function startTheme(button: HTMLButtonElement, changed: () => void): void
     show();
     changed();
   });
-  dark.addEventListener('change', () => {
-    apply(stored());
-    show();
-    changed();
-  });
+  for (const medium of [dark, paper]) {
+    medium.addEventListener('change', () => {
+      apply(stored());
+      show();
+      changed();
+    });
+  }
 }
