@@ -4,11 +4,15 @@
 # Packages are fetched once for all build trees, and again when the lock file changes; with them
 # there, nothing is fetched. A machine that reaches no registry is told so by one line.
 function(fetch_packages why)
-  set(lock ${LIVE}/package-lock.json)
-  set(installed ${LIVE}/node_modules/.package-lock.json)
-  if(EXISTS ${installed} AND NOT ${lock} IS_NEWER_THAN ${installed})
-    set(${why} "" PARENT_SCOPE)
-    return()
+  # By content: a checkout makes files newer that are the same.
+  file(SHA256 ${LIVE}/package-lock.json wanted)
+  set(stamp ${LIVE}/node_modules/.gpupool-fetched)
+  if(EXISTS ${stamp})
+    file(READ ${stamp} fetched)
+    if(fetched STREQUAL wanted)
+      set(${why} "" PARENT_SCOPE)
+      return()
+    endif()
   endif()
   execute_process(
     COMMAND ${NPM} ci --ignore-scripts --no-audit --no-fund --prefer-offline --fetch-retries=1
@@ -16,7 +20,7 @@ function(fetch_packages why)
     WORKING_DIRECTORY ${LIVE} TIMEOUT 240 RESULT_VARIABLE status OUTPUT_VARIABLE output
     ERROR_VARIABLE output)
   if(status EQUAL 0)
-    file(TOUCH ${installed})
+    file(WRITE ${stamp} ${wanted})
     set(${why} "" PARENT_SCOPE)
   else()
     string(REGEX MATCH "npm (ERR!|error) [^\n]*" line "${output}")
@@ -48,6 +52,6 @@ if(NODE AND NPM)
   if(problem STREQUAL "")
     return()
   endif()
-  message(STATUS "gpupool: the plain page is embedded, as the bundled one cannot be made (${problem})")
 endif()
+message(STATUS "gpupool: the plain page is embedded, as the live one cannot be made (${problem})")
 include(${FOLDER}/embed.cmake)
