@@ -35,7 +35,7 @@ spec('fragmented: the threshold and what still fits stand beside the word', { sc
     async (page) => {
       await untilText(page, '#state',
           /^fragmented fragmentation is 6\d\.\d %, above 50\.0 %: the largest request that fits is [12]\.\d+ GiB$/);
-      assert.match(await textOf('#sizes')(page), /2 MiB and more 1,5\d\d runs 3\.00 GiB/);
+      assert.match(await textOf('#sizes')(page), /≥ 2 MiB 1,5\d\d runs 3\.00 GiB/);
     });
 
 spec('at risk: the request that would fail is named', { scene: 'risk' }, async (page, server) => {

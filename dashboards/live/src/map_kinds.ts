@@ -2,7 +2,7 @@
 // pattern.
 
 import { streamName, tagName, type MapData } from './map_data.js';
-import { agePaints, OTHER_PAINT, paintOf, STATE_PAINTS, type Paint } from './theme.js';
+import { agePaints, OTHER_PAINT, paintOf, QUIET_PAINTS, STATE_PAINTS, type Paint } from './theme.js';
 
 export type Colouring = 'state' | 'tag' | 'stream' | 'age';
 
@@ -24,9 +24,10 @@ const MAX_STREAMS = 7;
 const LIVE = 0;
 
 /** What is not live has its state as its kind, whatever the live blocks are told apart by. */
-function notLive(): Kind[] {
+function notLive(colouring: Colouring): Kind[] {
+  const paints = colouring === 'state' ? STATE_PAINTS : QUIET_PAINTS;
   return ['cached', 'pending', 'free'].map((name) =>
-    ({ name, paint: STATE_PAINTS[name] ?? OTHER_PAINT, bytes: 0, blocks: 0 }));
+    ({ name, paint: paints[name] ?? OTHER_PAINT, bytes: 0, blocks: 0 }));
 }
 
 const kind = (name: string, paint: Paint): Kind => ({ name, paint, bytes: 0, blocks: 0 });
@@ -60,7 +61,7 @@ function liveKinds(data: MapData, colouring: Colouring): { list: Kind[]; of: (i:
 
 export function kindsOf(data: MapData, colouring: Colouring): Kinds {
   const live = liveKinds(data, colouring);
-  const list = [...live.list, ...notLive()];
+  const list = [...live.list, ...notLive(colouring)];
   const { state, bytes, shown } = data.blocks;
   const of = (i: number): number =>
     (state[i] === LIVE ? live.of(i) : live.list.length + (state[i] ?? 1) - 1);

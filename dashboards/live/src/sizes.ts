@@ -47,7 +47,7 @@ export function drawSizes(stats: Stats): void {
     if (name === undefined || track === undefined || amount === undefined || bytes === undefined) {
       return;
     }
-    setText(name, `${sizeText(2 ** item.log2)} and more`);
+    setText(name, `≥ ${sizeText(2 ** item.log2)}`);
     (track.firstElementChild as HTMLElement).style.width = `${100 * item.bytes / most}%`;
     setText(amount, amountText(item));
     setText(bytes, `${bytesText(item.bytes)} (${ratioText(all > 0 ? item.bytes / all : 0)})`);

@@ -93,7 +93,8 @@ export class TagTable {
     keepRows(element('tags'), this.sorted(), () => {
       const spark = make('td', { class: 'spark-cell' });
       spark.append(makeSpark('spark'));
-      return make('tr', {}, make('th', { scope: 'row' }), make('td'), make('td'),
+      const name = make('th', { scope: 'row' }, make('span'), make('span', { class: 'unseen' }));
+      return make('tr', {}, name, make('td'), make('td'),
           make('td'), make('td'), spark);
     }, (row, tag) => this.showRow(row, tag));
   }
@@ -107,7 +108,8 @@ export class TagTable {
     const isSuspect = tag.name === this.suspect?.name;
     row.classList.toggle('is-suspect', isSuspect);
     row.classList.toggle('is-zero', tag.live === 0);
-    setText(name, isSuspect ? `▲ ${tag.name} (suspect)` : tag.name);
+    setText(name.firstElementChild ?? name, isSuspect ? `▲ ${tag.name}` : tag.name);
+    setText(name.lastElementChild ?? name, isSuspect ? ' (suspect)' : '');
     setText(live, bytesText(tag.live));
     live.title = String(tag.live);
     setText(peak, bytesText(tag.peak));

@@ -32,7 +32,13 @@ export const STATE_PAINTS: Record<string, Paint> = {
   pending: { colour: '#e69f00', pattern: 'lines' },
   free: { colour: '#7fb79b', pattern: 'dots' },
 };
-export const OTHER_PAINT: Paint = { colour: '#8a94a3', pattern: 'back' };
+/** What is not live, beside live blocks in many colours. */
+export const QUIET_PAINTS: Record<string, Paint> = {
+  cached: { colour: '#8d96a3', pattern: 'diagonal' },
+  pending: { colour: '#6c7582', pattern: 'lines' },
+  free: { colour: '#b9c1cb', pattern: 'dots' },
+};
+export const OTHER_PAINT: Paint = { colour: '#4a5160', pattern: 'back' };
 
 /** From young to old, darker and darker on white, lighter and lighter on black. */
 export function agePaints(count: number): Paint[] {
