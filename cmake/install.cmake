@@ -56,6 +56,8 @@ if(TARGET gpupool)
   install(TARGETS gpupool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY configs dashboards DESTINATION ${gpupool_share_dir}
-        PATTERN "__pycache__" EXCLUDE)
+        PATTERN "__pycache__" EXCLUDE
+        # The page travels in the program.
+        REGEX "/dashboards/live$" EXCLUDE)
 install(DIRECTORY tools/data/ DESTINATION ${gpupool_share_dir}/traces)
 install(DIRECTORY docs/runbooks DESTINATION ${gpupool_share_dir})

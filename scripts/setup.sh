@@ -3,6 +3,9 @@
 # need_packages GROUP...: installs with apt what is missing of these groups, says what it installs,
 # and when nothing is missing does nothing: no network, no root, under a tenth of a second.
 # Debian 12 and Ubuntu 24.04 have all of it under these names; elsewhere the list is printed.
+#
+# want_packages GROUP...: the same for what is only good to have; what the distribution does not have
+# is done without, with a line that says so.
 
 # A tool counts as there wherever it comes from; a library only as the distribution's package.
 # "package:command" is a tool, "package" alone a library.
@@ -17,6 +20,9 @@ packages_test=(
   curl:curl clang-format:clang-format valgrind:valgrind locales
 )
 packages_bench=(libbenchmark-dev libmimalloc2.0 valgrind:valgrind)
+# The live page is bundled by npm and tested in Chromium. Without them there is the plain page, and
+# its tests are skipped.
+packages_page=(nodejs:node npm:npm chromium:chromium)
 packages_lint=(clang:clang++ clang-tidy:clang-tidy clang-format:clang-format)
 
 as_root=()  # the command that makes root of us, where we are not
@@ -26,6 +32,7 @@ has_tool() {
   case $1 in
     cmake) tool_is_at_least 3.25 "$(cmake --version | sed -n '1s/[^0-9]*//p')" ;;
     g++) tool_is_at_least 12 "$(g++ -dumpfullversion)" ;;
+    node) tool_is_at_least 18 "$(node --version | tr -d v)" ;;
   esac
 }
 
@@ -62,11 +69,8 @@ need_packages() {
   if ! command -v apt-get > /dev/null; then
     fail "missing, and there is no apt-get to install them with: ${missing[*]}"
   fi
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo > /dev/null ||
-      fail "missing; install them as root: apt-get install ${missing[*]}"
-    as_root=(sudo)
-  fi
+  become_root ||
+    fail "missing; install them as root: apt-get install ${missing[*]}"
   say "installing with apt: ${missing[*]}"
   mkdir -p build
   local log=build/setup.log
@@ -75,6 +79,34 @@ need_packages() {
   mapfile -t missing < <(missing_packages "$@" | sort -u)
   [ ${#missing[@]} -eq 0 ] ||
     fail "apt has no version that is new enough of: ${missing[*]}"
+}
+
+become_root() {
+  [ "$(id -u)" -ne 0 ] || return 0
+  command -v sudo > /dev/null && as_root=(sudo)
+}
+
+want_packages() {
+  local missing package found=()
+  mapfile -t missing < <(missing_packages "$@" | sort -u)
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if command -v apt-get > /dev/null && become_root; then
+    mkdir -p build
+    for package in "${missing[@]}"; do
+      has_candidate "$package" || "${as_root[@]}" apt-get -q update >> build/setup.log 2>&1 || true
+      if has_candidate "$package"; then found+=("$package"); fi
+    done
+  fi
+  if [ ${#found[@]} -gt 0 ]; then
+    say "installing with apt: ${found[*]}"
+    apt_install build/setup.log "${found[@]}" || true
+  fi
+  mapfile -t missing < <(missing_packages "$@" | sort -u)
+  [ ${#missing[@]} -eq 0 ] || say "done without, as they cannot be had here: ${missing[*]}"
+}
+
+has_candidate() {
+  apt-cache policy "$1" 2> /dev/null | grep -q '^ *Candidate: [^(]'
 }
 
 # The packages of Prometheus, its Alertmanager and VictoriaMetrics would start servers of their own; the

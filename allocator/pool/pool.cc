@@ -349,7 +349,11 @@ Result<std::size_t> Pool::find_size(const void* pointer) const {
   return impl_->find_size(pointer);
 }
 Fit Pool::would_fit(std::size_t bytes, StreamRef stream) const {
-  return impl_->is_forked() ? Fit::no : impl_->would_fit(bytes, stream);
+  return impl_->is_forked() ? Fit::no : *impl_->would_fit(bytes, stream);
+}
+std::optional<Fit> Pool::would_fit_on(std::size_t bytes, std::uint64_t stream_id) const {
+  if (impl_->is_forked()) return std::nullopt;
+  return impl_->would_fit(bytes, StreamRef(), stream_id);
 }
 StatsV1 Pool::stats() const {
   if (!impl_->is_forked()) return impl_->stats();

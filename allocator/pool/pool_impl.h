@@ -44,7 +44,7 @@ class Pool::Impl : private internal::CrossStream {
   bool note_dependency(StreamRef source, StreamRef destination);
 
   Result<std::size_t> find_size(const void* pointer) const;
-  Fit would_fit(std::size_t bytes, StreamRef stream);
+  std::optional<Fit> would_fit(std::size_t bytes, StreamRef stream, std::uint64_t stream_id = 0);
   StatsV1 stats();
   void visit_blocks(const BlockVisitor& visitor) const;
   void visit_blocks_in_parts(const BlockVisitor& visitor) const;

@@ -214,9 +214,15 @@ Result<std::size_t> Pool::Impl::find_size(const void* pointer) const {
   return static_cast<std::size_t>(fallback->block.requested(fallback->bytes));
 }
 
-Fit Pool::Impl::would_fit(std::size_t bytes, StreamRef stream) {
-  if (bytes == 0) return Fit::now;
+// A stream that has no reference here is named by its number, if that is not 0.
+std::optional<Fit> Pool::Impl::would_fit(std::size_t bytes, StreamRef stream,
+                                         std::uint64_t stream_id) {
   MutexLock lock(mu_);
+  if (stream_id != 0) {
+    stream = StreamRef(streams_.find(stream_id));
+    if (!streams_.is_known(stream.state())) return std::nullopt;
+  }
+  if (bytes == 0) return Fit::now;
   AllocationRequest request;
   request.bytes = bytes;
   if (find_fault(request).has_value()) return Fit::no;

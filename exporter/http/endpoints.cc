@@ -24,6 +24,7 @@ constexpr const char* kPaths =
     "/metrics              metrics for Prometheus\n"
     "/api/v1/pools         the pools of this process: names and devices, as JSON\n"
     "/api/v1/stats         the same numbers as JSON\n"
+    "/api/v1/would_fit     whether a request of ?bytes=N would be served now, and how, as JSON\n"
     "/api/v1/snapshot      every block, as JSON\n"
     "/api/v1/history       the numbers of the last 15 minutes and 24 hours, as JSON\n"
     "/api/v1/events        the last events of the slow path, as JSON\n"
@@ -71,6 +72,7 @@ HttpResponse asset_response(const PageAsset& asset) {
   return {.status = 200,
           .content_type = std::string(asset.content_type),
           .body = std::string(asset.body),
+          .packed_body = std::string(asset.packed_body),
           .version = content_version(asset.body)};
 }
 
@@ -82,6 +84,13 @@ HttpResponse stats(const Sources& sources, const HttpRequest&, const Query&) {
 
 HttpResponse last_failure(const Sources& sources, const HttpRequest&, const Query&) {
   return json_response(sources.last_failure_json());
+}
+
+HttpResponse would_fit(const Sources& sources, const HttpRequest&, const Query& query) {
+  if (!sources.would_fit) return text_response(404, "no pool is asked here\n");
+  auto document = sources.would_fit(query);
+  if (!document.ok()) return text_response(400, document.error() + "\n");
+  return json_response(std::move(document).value());
 }
 
 HttpResponse snapshot(const Sources& sources, const HttpRequest& request, const Query&) {
@@ -119,6 +128,7 @@ struct Endpoints::Route {
 
 const Endpoints::Route* Endpoints::find_route(std::string_view path) {
   static constexpr std::string_view kPoolParameters[] = {"pool", "device"};
+  static constexpr std::string_view kFitParameters[] = {"pool", "device", "bytes", "stream"};
   static constexpr std::string_view kHistoryParameters[] = {"pool", "device", "since",
                                                             "resolution"};
   static constexpr std::string_view kEventsParameters[] = {"pool", "device", "since"};
@@ -132,6 +142,7 @@ const Endpoints::Route* Endpoints::find_route(std::string_view path) {
       {.path = "/api/v1/pools", .answer = &Endpoints::list},
       {.path = "/api/v1/stats", .pool_answer = stats, .parameters = kPoolParameters},
       {.path = "/api/v1/last_failure", .pool_answer = last_failure, .parameters = kPoolParameters},
+      {.path = "/api/v1/would_fit", .pool_answer = would_fit, .parameters = kFitParameters},
       {.path = "/api/v1/snapshot", .pool_answer = snapshot, .parameters = kPoolParameters},
       {.path = "/api/v1/history", .pool_answer = history, .parameters = kHistoryParameters},
       {.path = "/api/v1/events", .pool_answer = events, .parameters = kEventsParameters},

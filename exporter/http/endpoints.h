@@ -4,6 +4,7 @@
 //   /-/healthy            200 while the process serves;  /-/ready  200 between start and stop
 //   /api/v1/pools         the names and devices of the pools, as JSON
 //   /api/v1/stats         a pool's numbers as JSON, for scripts and the page
+//   /api/v1/would_fit     whether a request would be served now, and how, as JSON
 //   /api/v1/snapshot      every block, as JSON
 //   /api/v1/history       the numbers of the last 15 minutes and 24 hours, as JSON
 //   /api/v1/events        the last events of the slow path, as JSON
@@ -51,6 +52,8 @@ struct Sources {
   std::function<std::vector<prometheus::MetricFamily>()> collect;
   std::function<std::string()> stats_json;
   std::function<std::string()> last_failure_json;
+  /// The error is what is wrong with the query.
+  std::function<Result<Document, std::string>(const Query&)> would_fit;
   std::function<Document(bool is_gzip_accepted)> snapshot;
   /// The error is what is wrong with the query.
   std::function<Result<Document, std::string>(const Query&)> history;

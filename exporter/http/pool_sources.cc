@@ -8,9 +8,11 @@
 #include "exporter/http/events_json.h"
 #include "exporter/http/history_json.h"
 #include "exporter/http/json_writer.h"
+#include "exporter/http/settings_hash.h"
 #include "exporter/http/snapshot_cache.h"
 #include "exporter/http/snapshot_json.h"
 #include "exporter/http/stats_json.h"
+#include "exporter/http/would_fit_json.h"
 #include "exporter/metrics/samples.h"
 
 namespace gpupool::internal {
@@ -56,8 +58,11 @@ Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details
                          [](const Snapshot& snapshot) { return collect_families(snapshot); });
   };
   sources.stats_json = [&pool, &job, with_details] {
-    return with_snapshot(pool, job, with_details, stats_json);
+    return with_snapshot(pool, job, with_details, [&pool](const Snapshot& snapshot) {
+      return stats_json(snapshot, settings_hash(pool, snapshot.stats));
+    });
   };
+  sources.would_fit = [&pool](const Query& query) { return would_fit_document(pool, query); };
   sources.last_failure_json = [&pool, with_details] {
     return last_failure_json(pool, with_details);
   };

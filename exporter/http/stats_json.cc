@@ -1,11 +1,16 @@
 #include "exporter/http/stats_json.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "exporter/discovery/process_id.h"
 #include "exporter/http/json_writer.h"
+#include "exporter/metrics/identity.h"
 #include "gpupool/options.h"
 #include "gpupool/stats.h"
 #include "gpupool/stats_names.h"
@@ -104,14 +109,33 @@ void write_device(JsonWriter& json, const DeviceInfo& device) {
   json.end_object();
 }
 
+void write_process(JsonWriter& json, const JobIdentity& job, std::string_view settings_hash) {
+  const auto number = [&json](std::string_view name, const std::optional<std::uint32_t>& value) {
+    if (value.has_value()) json.field(name, *value);
+  };
+  json.begin_object("process");
+  json.field("host", host_name());
+  json.field("pid", getpid());
+  json.field("job_id", job.job_id);
+  number("rank", job.rank);
+  number("local_rank", job.local_rank);
+  number("world_size", job.world_size);
+  number("group_rank", job.group_rank);
+  json.field("library", library_version());
+  json.field("cuda", cuda_version());
+  if (!settings_hash.empty()) json.field("settings_hash", settings_hash);
+  json.end_object();
+}
+
 }  // namespace
 
-std::string stats_json(const Snapshot& snapshot) {
+std::string stats_json(const Snapshot& snapshot, std::string_view settings_hash) {
   JsonWriter json;
   json.begin_object();
   json.field("schema", kStatsSchema);
   json.field("version", kStatsVersion);
   json.field("pool", snapshot.pool);
+  write_process(json, snapshot.job, settings_hash);
   write_device(json, snapshot.device);
   json.begin_object("stats");
   write_stats(json, snapshot);

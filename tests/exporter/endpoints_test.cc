@@ -135,15 +135,40 @@ TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
   }
 }
 
-TEST(EndpointsTest, ThePageCutsNoReasonShortWhereTheScreenIsNarrow) {
+TEST(EndpointsTest, ThePageIsPackedAsItIs) {
   Endpoints endpoints(good_sources(), access_by({}));
-  const std::string css = ask(endpoints, "/page.css").body;
-  const std::size_t cut = css.find("\n.row .name { overflow: hidden;");
-  const std::size_t whole = css.find("\n.row.is-wide .name { white-space: normal; }");
-  ASSERT_NE(cut, std::string::npos);
-  ASSERT_NE(whole, std::string::npos);
-  EXPECT_GT(whole, cut);
-  EXPECT_NE(ask(endpoints, "/page.js").body.find("'row is-wide'"), std::string::npos);
+  for (const char* path : {"/", "/page.css", "/page.js", "/icon.svg"}) {
+    HttpRequest request{.method = "GET", .path = path, .host = "localhost"};
+    const std::string plain = endpoints.handle(request).body;
+    request.accept_encoding = "gzip";
+    const HttpResponse packed = endpoints.handle(request);
+    if (plain.size() <= kMinCompressedBytes) {
+      EXPECT_EQ(packed.body, plain) << path;
+      continue;
+    }
+    EXPECT_EQ(header(packed, "Content-Encoding"), "gzip") << path;
+    EXPECT_EQ(gunzip(packed.body), plain) << path;
+  }
+}
+
+TEST(EndpointsTest, WhetherARequestWouldFitIsAskedOfThePool) {
+  Sources sources = good_sources();
+  Endpoints without(sources, access_by({}));
+  EXPECT_EQ(ask(without, "/api/v1/would_fit").status, 404);
+  sources.would_fit = [](const Query& query) -> Result<Document, std::string> {
+    if (query.find("bytes") == nullptr) return std::string("which?");
+    return Document{.body = "{\"fit\":\"no\"}\n"};
+  };
+  Endpoints endpoints(sources, access_by({}));
+  HttpRequest request{.method = "GET", .path = "/api/v1/would_fit", .host = "localhost"};
+  EXPECT_EQ(endpoints.handle(request).status, 400);
+  EXPECT_EQ(endpoints.handle(request).body, "which?\n");
+  request.query = "bytes=7&stream=3&pool=a&device=1";
+  EXPECT_EQ(endpoints.handle(request).body, "{\"fit\":\"no\"}\n");
+  request.query = "size=7";
+  EXPECT_EQ(endpoints.handle(request).body,
+            "unknown parameter 'size'; known here: pool, device, bytes, stream\n");
+  EXPECT_EQ(ask(endpoints, "/api/v1/would_fit", "POST").status, 405);
 }
 
 TEST(EndpointsTest, UnknownParametersAreA400ThatNamesThem) {

@@ -80,7 +80,8 @@ TEST_F(ExporterTest, EveryEndpointAnswersGetAndHead) {
   for (const char* path :
        {"/", "/page.css", "/page.js", "/icon.svg", "/metrics", "/api/v1/stats", "/api/v1/snapshot",
         "/api/v1/history", "/api/v1/history?since=17&resolution=15s", "/api/v1/events",
-        "/api/v1/events?since=2", "/api/v1/last_failure", "/-/healthy", "/-/ready"}) {
+        "/api/v1/events?since=2", "/api/v1/last_failure", "/api/v1/would_fit?bytes=4096",
+        "/-/healthy", "/-/ready"}) {
     EXPECT_EQ(fetch(port(), path).status, 200) << path;
     const auto head = fetch(port(), path, "HEAD");
     EXPECT_EQ(head.status, 200) << path;

@@ -35,9 +35,9 @@ SOURCE_FOLDERS = ("allocator", "exporter", "tools", "tests", "examples", "integr
 MAX_LINES = 500
 MAX_TEST_LINES = 700
 MAX_FUNCTION_LINES = 70
-CODE_SUFFIXES = {".h", ".cc", ".py", ".sh", ".cmake", ".js", ".css", ".html"}
+CODE_SUFFIXES = {".h", ".cc", ".py", ".sh", ".cmake", ".js", ".mjs", ".ts", ".css", ".html"}
 FORMATTER_VERSION = "14"
-SKIPPED_FOLDERS = {".git", ".cache", "build", "__pycache__"}
+SKIPPED_FOLDERS = {".git", ".cache", "build", "__pycache__", "node_modules"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,6 +71,10 @@ TEST_F(PoolMissTest, PendingWouldFitOnceWorkIsDone) {
   EXPECT_EQ(pool_->would_fit(12 * kMiB, b_), Fit::after_pending);
   expect_failure(12 * kMiB, b_, MissReason::pending);
   EXPECT_EQ(pool_->would_fit(12 * kMiB, a_), Fit::now);  // its own work is before what is next
+  const auto number = [this](RawStream raw) { return device_.stream_id(raw).value(); };
+  EXPECT_EQ(pool_->would_fit_on(12 * kMiB, number(raw_a_)), Fit::now);
+  EXPECT_EQ(pool_->would_fit_on(12 * kMiB, number(raw_b_)), Fit::after_pending);
+  EXPECT_EQ(pool_->would_fit_on(12 * kMiB, number(device_.create_stream())), std::nullopt);
   device_.complete_all();
   free(allocate(12 * kMiB, b_), b_);  // looked for, without maintain
 }

@@ -1,0 +1,59 @@
+#include "exporter/http/would_fit_json.h"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "exporter/http/json_writer.h"
+#include "gpupool/stats.h"
+
+namespace gpupool::internal {
+namespace {
+
+constexpr std::string_view kSchema = "gpupool.would_fit";
+constexpr int kSchemaVersion = 1;
+
+Result<Fit, std::string> ask(const Pool& pool, std::uint64_t bytes, const Query& query) {
+  if (query.find("stream") == nullptr) return pool.would_fit(bytes);
+  const auto stream = query.number("stream", 0);
+  if (!stream.ok()) return stream.error();
+  const std::optional<Fit> fit =
+      stream.value() == 0 ? std::nullopt : pool.would_fit_on(bytes, stream.value());
+  if (fit.has_value()) return *fit;
+  return "parameter 'stream' is " + std::to_string(stream.value()) +
+         "; the pool knows no stream of that number";
+}
+
+}  // namespace
+
+Result<Document, std::string> would_fit_document(const Pool& pool, const Query& query) {
+  if (query.find("bytes") == nullptr) return std::string("parameter 'bytes' is missing");
+  const auto bytes = query.number("bytes", 0);
+  if (!bytes.ok()) return bytes.error();
+  if (bytes.value() == 0) {
+    return std::string("parameter 'bytes' is 0, which is no request; allowed is 1 and more");
+  }
+  const auto fit = ask(pool, bytes.value(), query);
+  if (!fit.ok()) return fit.error();
+  const StatsV1 stats = pool.stats();
+  JsonWriter json;
+  json.begin_object();
+  json.field("schema", kSchema);
+  json.field("version", kSchemaVersion);
+  json.field("pool", pool.name());
+  json.field("bytes", bytes.value());
+  if (query.find("stream") != nullptr) json.field("stream", query.number("stream", 0).value());
+  json.field("fit", to_string(fit.value()));
+  json.field("largest_free_block_bytes", stats.largest_free_block_bytes);
+  json.field("largest_satisfiable_bytes", stats.largest_satisfiable_bytes);
+  json.field("free_bytes", stats.free_bytes);
+  json.field("pending_bytes", stats.pending_bytes);
+  json.field("cached_bytes", stats.cached_bytes);
+  json.field("held_bytes", stats.held_bytes);
+  json.field("limit_in_force_bytes", stats.limit_in_force_bytes);
+  json.end_object();
+  // What is true now need not be in a moment: there is no version to keep.
+  return Document{.body = json.take() + "\n", .packed_body = "", .version = ""};
+}
+
+}  // namespace gpupool::internal
