@@ -156,6 +156,18 @@ def seen_before(series, v, offset):
     return group(both(before, same))
 
 
+def by_load(span, back, least):
+    """Where requests have become more frequent, by more than memory in use has grown, since `back`
+    spans before: a server that is asked for more uses more, and no longer than it is asked."""
+    text, offset = values_file.duration(span), values_file.duration(back * span)
+    requests = f"sum by ({POOL}) (rate(gpupool_allocation_requests_total[{text}]{{}}))"
+    used = one(f"avg_over_time(gpupool_requested_bytes[{text}]{{}})")
+    load, memory = (share(series.format(""), series.format(f" offset {offset}"))
+                    for series in (requests, used))
+    more = group(compare(group(load), ">", group(memory)))
+    return group(both(more, group(group(load) + f" > {least}")))
+
+
 @alert("GpupoolMemoryLeakSuspected", POOLS, f"{WHO} uses more and more GPU memory ({WHERE})",
        "The least that was in use has risen in each of the last three spans of time, by "
        "{{ $value | humanize1024 }}B in the last one, and has not come down.")
@@ -168,6 +180,10 @@ def memory_leak(v, values, windows):
     for back in (1, 2):
         offset = values_file.duration(back * span)
         result = both(result, f"({r.SPAN_GROWTH} offset {offset} > {bound})")
+    # What fills ever more slowly is a cache.
+    before = one(f"{r.SPAN_GROWTH} offset {values_file.duration(2 * span)}")
+    result = both(result, group(compare(r.SPAN_GROWTH, ">", f"{v['lasting_ratio']} * {before}")))
+    result = without(result, by_load(span, 3, v["load_ratio"]))
     return without(result, seen_before(r.SPAN_TROUGH, v, values_file.duration(3 * span)))
 
 
@@ -175,20 +191,48 @@ def memory_leak(v, values, windows):
        "At the pace of the last half hour it is {{ $value | humanizeDuration }} until the job needs "
        "more at its peak than the pool can hold.")
 def exhaustion(v, values, windows):
+    started = one_fresh("gpupool_start_time_seconds", windows)
+    is_old = f"(time() - {started} > {values_file.seconds(v['min_age'])})"
+    either = f"{group(needs_more(v, windows))}\nor\n{group(has_less(v, windows))}"
+    return both(group(either), is_old)
+
+
+def needs_more(v, windows):
+    """Seconds left where the most that is needed in a span has grown from span to span."""
     span = values_file.seconds(v["span"])
     limit = one_fresh("gpupool_limit_in_force_bytes", windows)
-    left = share(r.HEADROOM, one(f"deriv({r.TROUGH}[{v['window']}])"))
+    most = [f"max_over_time({r.NEED}[{v['span']}]"
+            + (f" offset {values_file.duration(back * span)})" if back else ")")
+            for back in range(3)]
+    grown = compare(most[0], "-", one(most[2]))
+    pace = f"({grown}) / {2 * span}"
+    room = compare(fresh("gpupool_limit_in_force_bytes", windows), "-", one(most[0]))
+    left = share(group(room), one(pace))
     result = f"({group(left)} < {values_file.seconds(v['horizon'])})"
-    result = both(result, group(compare(
-        r.HEADROOM, "<", f"{round(1 - v['min_used_ratio'], 6)} * {limit}")))
+    result = both(result, group(compare(most[0], ">", f"{v['min_used_ratio']} * {limit}")))
     for back in (0, 1):
-        now = r.TROUGH + (f" offset {values_file.duration(back * span)}" if back else "")
-        then = one(f"{r.TROUGH} offset {values_file.duration((back + 1) * span)}")
-        growth = group(compare(now, "-", then))
+        growth = group(compare(most[back], "-", one(most[back + 1])))
         result = both(result, group(compare(growth, ">", f"{v['growth_ratio']} * {limit}")))
-    started = one_fresh("gpupool_start_time_seconds", windows)
-    result = both(result, f"(time() - {started} > {values_file.seconds(v['min_age'])})")
-    return without(result, seen_before(r.TROUGH, v, values_file.duration(2 * span)))
+    result = without(result, by_load(2 * span, 1, v["load_ratio"]))
+    return without(result, seen_before(r.NEED, v, values_file.duration(2 * span)))
+
+
+def has_less(v, windows):
+    """Seconds left where the pool can hold less and less, as others on the device grow."""
+    span = values_file.seconds(v["span"])
+    limit = "gpupool_limit_in_force_bytes"
+    pace = one(f"-deriv({limit}[{v['window']}])")
+    needed = one(f"max_over_time({r.NEED}[{v['peak_window']}])")
+    left = share(group(compare(fresh(limit, windows), "-", needed)), pace)
+    result = f"({group(left)} < {values_file.seconds(v['horizon'])})"
+    for back in (0, 1):
+        now = f"min_over_time({limit}[{v['span']}] offset {values_file.duration(back * span)})" \
+            if back else f"min_over_time({limit}[{v['span']}])"
+        then = f"min_over_time({limit}[{v['span']}] offset {values_file.duration((back + 1) * span)})"
+        fall = group(compare(then, "-", one(now)))
+        result = both(result, group(compare(
+            fall, ">", f"{v['growth_ratio']} * {one_fresh('gpupool_limit_bytes', windows)}")))
+    return result
 
 
 @alert("GpupoolPendingFreesStuck", POOLS,
