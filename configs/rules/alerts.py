@@ -156,39 +156,99 @@ def seen_before(series, v, offset):
     return group(both(before, same))
 
 
+def by_load(span, back, v):
+    """Where requests have become more frequent, by more than memory in use has grown, since `back`
+    spans before: a server that is asked for more uses more, and no longer than it is asked. Where
+    each request uses more, both grow, and memory faster."""
+    text, offset = values_file.duration(span), values_file.duration(back * span)
+
+    def growth(series):
+        return group(share(series.format(""), series.format(f" offset {offset}"))
+                     + "\n- 1")
+
+    load = growth(f"sum by ({POOL}) (rate(gpupool_allocation_requests_total[{text}]{{}}))")
+    memory = growth(one(f"avg_over_time(gpupool_requested_bytes[{text}]{{}})"))
+    more = group(compare(load, ">", group(f"{v['load_factor']} * {memory}")))
+    return group(both(more, group(f"{load} > {v['load_ratio']}")))
+
+
 @alert("GpupoolMemoryLeakSuspected", POOLS, f"{WHO} uses more and more GPU memory ({WHERE})",
        "The least that was in use has risen in each of the last three spans of time, by "
        "{{ $value | humanize1024 }}B in the last one, and has not come down.")
 def memory_leak(v, values, windows):
     span = values_file.seconds(v["span"])
     bound = values_file.byte_count(v["threshold"])
-    # The least of a span lags behind by a span: whether it still grows, a shorter one tells.
-    grows = group(compare(r.TROUGH, "-", one(f"{r.TROUGH} offset {v['span']}")))
-    result = both(f"({r.SPAN_GROWTH} > {bound})", f"({grows} > {bound})")
+    # The least of a span lags behind by a span: whether it still grows, a shorter one tells, or the
+    # most of a span, where the shorter one goes up and down.
+    most = f"max_over_time(gpupool_requested_window_peak_bytes[{v['span']}]"
+    grows = [group(compare(now, "-", one(then))) + f" > {bound}" for now, then in (
+        (r.TROUGH, f"{r.TROUGH} offset {v['span']}"),
+        (f"{most})", f"{most} offset {v['span']})"))]
+    result = both(f"({r.SPAN_GROWTH} > {bound})", group("\nor\n".join(map(group, grows))))
     for back in (1, 2):
         offset = values_file.duration(back * span)
         result = both(result, f"({r.SPAN_GROWTH} offset {offset} > {bound})")
+    # What fills ever more slowly is a cache.
+    then = [one(f"{r.SPAN_TROUGH} offset {values_file.duration(back * span)}") for back in (2, 4)]
+    before = group(compare(then[0], "-", then[1]))
+    lately = group(compare(r.SPAN_TROUGH, "-", then[0]))
+    result = both(result, group(compare(lately, ">", f"{v['lasting_ratio']} * {before}")))
+    result = without(result, by_load(span, 3, v))
     return without(result, seen_before(r.SPAN_TROUGH, v, values_file.duration(3 * span)))
 
 
 @alert("GpupoolExhaustionPredicted", POOLS, f"{WHO} will run out of GPU memory ({WHERE})",
-       "At the pace of the last half hour it is {{ $value | humanizeDuration }} until the job needs "
+       "At its present pace it is {{ $value | humanizeDuration }} until the job needs "
        "more at its peak than the pool can hold.")
 def exhaustion(v, values, windows):
-    span = values_file.seconds(v["span"])
-    limit = one_fresh("gpupool_limit_in_force_bytes", windows)
-    left = share(r.HEADROOM, one(f"deriv({r.TROUGH}[{v['window']}])"))
-    result = f"({group(left)} < {values_file.seconds(v['horizon'])})"
-    result = both(result, group(compare(
-        r.HEADROOM, "<", f"{round(1 - v['min_used_ratio'], 6)} * {limit}")))
-    for back in (0, 1):
-        now = r.TROUGH + (f" offset {values_file.duration(back * span)}" if back else "")
-        then = one(f"{r.TROUGH} offset {values_file.duration((back + 1) * span)}")
-        growth = group(compare(now, "-", then))
-        result = both(result, group(compare(growth, ">", f"{v['growth_ratio']} * {limit}")))
     started = one_fresh("gpupool_start_time_seconds", windows)
-    result = both(result, f"(time() - {started} > {values_file.seconds(v['min_age'])})")
-    return without(result, seen_before(r.TROUGH, v, values_file.duration(2 * span)))
+    is_old = f"(time() - {started} > {values_file.seconds(v['min_age'])})"
+    ways = (needs_more(v, windows, v["span"]), needs_more(v, windows, v["long_span"]),
+            has_less(v, windows))
+    return both(group("\nor\n".join(map(group, ways))), is_old)
+
+
+def needs_more(v, windows, text):
+    """Seconds left where the most that is needed in a span has grown from span to span."""
+    span = values_file.seconds(text)
+    limit = one_fresh("gpupool_limit_in_force_bytes", windows)
+    most = [f"max_over_time({r.NEED}[{text}]"
+            + (f" offset {values_file.duration(back * span)})" if back else ")")
+            for back in range(3)]
+    grown = compare(most[0], "-", one(most[2]))
+    pace = f"{1 / (2 * span):.9g} * ({grown})"
+    room = compare(fresh("gpupool_limit_in_force_bytes", windows), "-", one(most[0]))
+    left = share(group(room), one(pace))
+    result = f"({group(left)} < {values_file.seconds(v['horizon'])})"
+    result = both(result, group(compare(most[0], ">", f"{v['min_used_ratio']} * {limit}")))
+    for back in (0, 1):
+        growth = group(compare(most[back], "-", one(most[back + 1])))
+        result = both(result, group(compare(growth, ">", f"{v['growth_ratio']} * {limit}")))
+    # Whose least has come down is a tooth, even if the span has its top.
+    before = one(f"{r.TROUGH} offset {values_file.duration(2 * span)}")
+    fallen = group(compare(group(compare(r.TROUGH, "-", before)), "<",
+                           f"-{v['fall_ratio']} * {limit}"))
+    result = without(result, fallen)
+    result = without(result, by_load(2 * span, 1, v))
+    return without(result, seen_before(r.NEED, v, values_file.duration(2 * span)))
+
+
+def has_less(v, windows):
+    """Seconds left where the pool can hold less and less, as others on the device grow."""
+    span = values_file.seconds(v["span"])
+    limit = "gpupool_limit_in_force_bytes"
+    pace = one(f"-deriv({limit}[{v['window']}])")
+    needed = one(f"max_over_time({r.NEED}[{v['peak_window']}])")
+    left = share(group(compare(fresh(limit, windows), "-", needed)), pace)
+    result = f"({group(left)} < {values_file.seconds(v['horizon'])})"
+    for back in (0, 1):
+        now = f"min_over_time({limit}[{v['span']}] offset {values_file.duration(back * span)})" \
+            if back else f"min_over_time({limit}[{v['span']}])"
+        then = f"min_over_time({limit}[{v['span']}] offset {values_file.duration((back + 1) * span)})"
+        fall = group(compare(then, "-", one(now)))
+        result = both(result, group(compare(
+            fall, ">", f"{v['growth_ratio']} * {one_fresh('gpupool_limit_bytes', windows)}")))
+    return result
 
 
 @alert("GpupoolPendingFreesStuck", POOLS,

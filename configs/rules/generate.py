@@ -47,7 +47,7 @@ def check_values(values):
             raise values_file.ValuesError(f"alerts.{name}.enabled: true or false")
         for key in ("for", "keep_firing_for"):
             values_file.seconds(v[key])
-        for key in ("window", "memory", "settle", "span", "trough"):
+        for key in ("window", "memory", "settle", "span", "long_span", "peak_window", "trough"):
             if key in v and values_file.seconds(v[key]) < shortest:
                 raise values_file.ValuesError(
                     f"alerts.{name}.{key}: less than {SCRAPES_FRESH} scrapes")

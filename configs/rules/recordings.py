@@ -7,6 +7,7 @@ AVAILABLE = f"{LEVEL}:gpupool_available_bytes:last"
 FRAGMENTATION = f"{LEVEL}:gpupool_fragmentation_ratio:avg"
 TROUGH = f"{LEVEL}:gpupool_requested_bytes:min"
 PEAK = f"{LEVEL}:gpupool_requested_bytes:peak"
+NEED = f"{LEVEL}:gpupool_needed_bytes:peak"
 HEADROOM = f"{LEVEL}:gpupool_headroom_bytes:last"
 SPAN_TROUGH = f"{LEVEL}:gpupool_requested_bytes:min_span"
 SPAN_GROWTH = f"{LEVEL}:gpupool_requested_bytes:growth_span"
@@ -45,9 +46,14 @@ def pool_recordings(values, windows):
         "the least in use: what does not come and go with the steps")
     yield PEAK, f"max_over_time(gpupool_requested_window_peak_bytes[{windows.short}])", (
         "the most in use, also between scrapes")
+    exhaustion = alerts["GpupoolExhaustionPredicted"]
+    stuck = one(f"min_over_time(gpupool_pending_free_bytes[{exhaustion['span']}])")
+    yield NEED, compare(PEAK, "+", (
+        f"({one_fresh('gpupool_waste_bytes', windows)}\n+ {stuck})")), (
+        "what the job needs at its peak: what is in use, and what never comes back from a stream "
+        "or a captured graph")
     yield HEADROOM, compare(
-        fresh("gpupool_limit_in_force_bytes", windows), "-",
-        f"({one(PEAK)} + {one_fresh('gpupool_waste_bytes', windows)})"), (
+        fresh("gpupool_limit_in_force_bytes", windows), "-", one(NEED)), (
         "what is left at the peak of a step")
     yield SPAN_TROUGH, f"min_over_time(gpupool_requested_bytes[{span}])", "the least of a long span"
     yield SPAN_GROWTH, compare(SPAN_TROUGH, "-", one(f"{SPAN_TROUGH} offset {span}")), (

@@ -23,7 +23,7 @@ def faults_of(name, rule_set, page):
     if v.get("window") not in (None, "10m", "5m", "1h", "30m"):
         yield f"{name}: a window of {v['window']}, which no page names"
     minutes = re.fullmatch(r"(\d+)m", v["for"])
-    if minutes and not re.search(rf"\b{minutes[1]}\s+minutes\b", head):
+    if minutes and not re.search(rf"\b{minutes[1]}\s+minutes?\b", head):
         yield f"{name}: the page does not say that it takes {minutes[1]} minutes"
     seconds = re.fullmatch(r"([1-9]\d*)s", v["for"])
     if seconds and not re.search(rf"\b{seconds[1]}\s+seconds\b", head):
