@@ -4,7 +4,10 @@
 // device.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <ostream>
+#include <string>
+#include <utility>
 
 #include "tests/property/choices.h"
 #include "tests/support/generator.h"
@@ -37,33 +40,39 @@ Scenario make_scenario(const SweepKind& kind, std::uint64_t seed) {
   return scenario;
 }
 
-/// Fails the first, second, ... call of the scenario. How many calls it has.
-std::uint64_t sweep(Scenario scenario, std::uint64_t step) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kStep = 7;
+#else
+constexpr std::uint64_t kStep = 1;
+#endif
+
+/// Fails the first, second, ... call of the scenario, until it has no more.
+std::optional<std::string> sweep(Scenario scenario, Progress& progress) {
   constexpr std::uint64_t kTooMany = 5000;
-  for (std::uint64_t n = 1; n < kTooMany; n += step) {
-    scenario.world.failing_call = n;
-    const Trial trial = try_scenario(scenario);
-    if (trial.failure) {
-      ADD_FAILURE() << *trial.failure << "\n" << explain_failure(n, scenario);
-      return n;
-    }
-    if (!trial.has_hit_fault) return n - 1;
+  for (progress.call = 1; progress.call < kTooMany; progress.call += kStep) {
+    scenario.world.failing_call = progress.call;
+    Trial trial = run_scenario(scenario);
+    if (trial.failure) return std::move(trial.failure);
+    if (!trial.has_hit_fault) return std::nullopt;
+    progress.calls += kStep;
   }
-  ADD_FAILURE() << "the list does not come to an end";
-  return kTooMany;
+  return "the list does not come to an end";
 }
 
 TEST_P(FaultSweepTest, BooksAreRightWhicheverCallFails) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr std::uint64_t kStep = 7;
-#else
-  constexpr std::uint64_t kStep = 1;
-#endif
-  std::uint64_t calls = 0;
-  for (std::uint64_t seed = 1; seed <= 8 && !HasFailure(); ++seed) {
-    calls += sweep(make_scenario(GetParam(), seed), kStep);
+  const auto run = [](Progress& progress) -> std::optional<std::string> {
+    for (progress.seed = 1; progress.seed <= 8; ++progress.seed) {
+      if (auto failure = sweep(make_scenario(GetParam(), progress.seed), progress)) return failure;
+    }
+    return std::nullopt;
+  };
+  Progress progress;
+  if (const auto failure = run_in_child(run, progress)) {
+    Scenario scenario = make_scenario(GetParam(), progress.seed);
+    scenario.world.failing_call = progress.call;
+    FAIL() << *failure << "\n" << explain_failure(progress.seed, scenario);
   }
-  EXPECT_GT(calls, 1000u) << "the lists are too short to say anything";
+  EXPECT_GT(progress.calls, 1000u) << "the lists are too short to say anything";
 }
 
 INSTANTIATE_TEST_SUITE_P(

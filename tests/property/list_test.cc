@@ -9,6 +9,7 @@
 // everything to anybody), and a dozen other rules, one at a time, and the tests must notice.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <tuple>
@@ -29,14 +30,10 @@ struct ListKind {
 };
 
 void run_lists(GeneratorOptions options, std::uint64_t lists) {
-  const std::uint64_t seed = first_seed(1);
   options.operations = operation_count(options.operations);
-  for (std::uint64_t i = 0; i < list_count(lists); ++i) {
-    const Scenario scenario = generate(seed + i, options);
-    if (const auto failure = try_scenario(scenario).failure) {
-      FAIL() << *failure << "\n" << explain_failure(seed + i, scenario);
-    }
-  }
+  const auto failure = try_seeds(first_seed(1), list_count(lists),
+                                 [&](std::uint64_t seed) { return generate(seed, options); });
+  EXPECT_FALSE(failure.has_value()) << *failure;
 }
 
 class ListTest : public testing::TestWithParam<ListKind> {};

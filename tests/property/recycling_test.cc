@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -42,24 +43,19 @@ constexpr std::uint64_t kLists = 34;
 constexpr std::uint64_t kSoakFactor = 100;
 
 TEST_P(RecyclingTest, RefusesOnlyWhatTheEmptyPagesCannotHold) {
-  const std::uint64_t seed = first_seed(1);
-  const std::uint64_t lists = list_count(kLists, kSoakFactor);
-  for (std::uint64_t i = 0; i < lists; ++i) {
-    const Scenario scenario = generate_recycling(seed + i, options());
-    if (const auto failure = try_scenario(scenario).failure) {
-      FAIL() << *failure << "\n" << explain_failure(seed + i, scenario);
-    }
-  }
+  const auto failure =
+      try_seeds(first_seed(1), list_count(kLists, kSoakFactor),
+                [](std::uint64_t seed) { return generate_recycling(seed, options()); });
+  EXPECT_FALSE(failure.has_value()) << *failure;
 }
 
 /// Lists in which a forecast was wrong: what could move was inside the window that was planned, and
 /// addresses that were stale were in the way of a better one.
 TEST_P(RecyclingTest, ForecastsHoldWherePagesOfTheWindowItselfCouldMove) {
   for (const std::uint64_t seed : {377u, 457u}) {
-    const Scenario scenario = generate_recycling(seed, options());
-    if (const auto failure = try_scenario(scenario).failure) {
-      FAIL() << *failure << "\n" << explain_failure(seed, scenario);
-    }
+    const auto failure =
+        try_seeds(seed, 1, [](std::uint64_t one) { return generate_recycling(one, options()); });
+    EXPECT_FALSE(failure.has_value()) << *failure;
   }
 }
 

@@ -46,8 +46,27 @@ struct Trial {
   std::optional<std::string> failure;  // what went wrong, in words
   bool has_hit_fault = false;          // a call that was to fail was made
 };
-/// Runs the scenario in a child process.
+/// Runs the scenario here. Requires: a child process, as what goes wrong may end it.
+Trial run_scenario(const Scenario& scenario);
+
+/// What a child is at and has counted, as its parent sees it, too, when it has ended.
+struct Progress {
+  std::uint64_t seed = 0;
+  std::uint64_t call = 0;
+  std::uint64_t calls = 0;
+};
+/// What went wrong first, in words.
+using ChildProgram = std::function<std::optional<std::string>(Progress&)>;
+/// Runs `run` in a child process. One child for many scenarios: to make one costs more than most
+/// lists, under a sanitizer many times as much.
+std::optional<std::string> run_in_child(const ChildProgram& run, Progress& progress);
+
+/// Runs the scenario in a child process; whether a fault was hit is not told.
 Trial try_scenario(const Scenario& scenario);
+
+/// The scenarios of `count` seeds, until one fails: what a person needs to know of that one.
+std::optional<std::string> try_seeds(std::uint64_t first, std::uint64_t count,
+                                     const std::function<Scenario(std::uint64_t)>& make);
 
 /// As short a list as removing operations one by one gives, for which `fails` still says true.
 OperationList shrink(OperationList list, const std::function<bool(const OperationList&)>& fails);
