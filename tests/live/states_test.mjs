@@ -79,13 +79,13 @@ spec('a failure before the page was opened has a report, and no map of the pageâ
 spec('stale: a banner, dimmed numbers, and back when it answers again', { scene: 'healthy',
   allowed: /Failed to load resource/ }, async (page, server) => {
   await server.tell('stop');
-  await page.waitForSelector('#stale:not([hidden])', { timeout: 12_000 });
+  await page.waitForSelector('#stale:not([hidden])', { timeout: 25_000 });
   assert.match(await textOf('#stale')(page), /^No answer since \d\d:\d\d:\d\d .*the page goes on asking/);
   assert.match(await textOf('#state')(page), /^stale no answer since .* 3 polls in a row$/);
   const dimmed = await page.locator('#held').evaluate((value) => Number(getComputedStyle(value).opacity));
   assert.ok(dimmed < 1);
   await server.tell('serve');
-  await page.waitForSelector('#stale', { state: 'hidden', timeout: 12_000 });
+  await page.waitForSelector('#stale', { state: 'hidden', timeout: 25_000 });
   await untilText(page, '#state', /^ok /);
 });
 

@@ -19,7 +19,7 @@ if (missing !== '') {
 const specs = [];
 
 /** Runs the specs of a file, some at a time: what they do most is wait for the next second. */
-export function run(title, concurrency = 4) {
+export function run(title, concurrency = 3) {
   describe(title, { concurrency }, () => {
     const browser = launch();
     after(async () => (await browser).close());
@@ -53,7 +53,7 @@ export function spec(name, { scene, lines, options = {}, allowed, path = '' }, b
 
 /** Waits until what `read` finds in the page fits; the last value stands in the failure. */
 export async function until(page, read, fits, what) {
-  const end = Date.now() + 8000;
+  const end = Date.now() + 20_000;
   let value;
   while (Date.now() < end) {
     value = await read(page);
