@@ -27,4 +27,5 @@ MAY_FIRE_ONCE = {"hovering": "GpupoolFragmentationHigh"}
 SHORTFALLS = {
     ("leak_under_saw_tooth", 1): "the leak of a period is less than what its teeth differ by",
     ("growing_kv_cache", 2): "full within 50 minutes, of which 35 may be a warm-up",
+    ("evaluation_each_hour", 5): "the peak of an evaluation on both sides of a span's edge",
 }

@@ -10,8 +10,6 @@
 namespace gpupool::test {
 namespace {
 
-constexpr double kForever = hours(12);  // a scenario that does not fail by then is reported
-
 double limit_bytes(Process& process) {
   return static_cast<double>(process.pool().stats().limit_bytes);
 }

@@ -36,6 +36,8 @@ constexpr std::uint64_t mib(double count) {
 constexpr std::uint64_t gib(double count) { return mib(1024 * count); }
 constexpr double minutes(double count) { return 60 * count; }
 constexpr double hours(double count) { return 3600 * count; }
+/// A scenario that is to fail and has not by then is reported.
+inline constexpr double kForever = hours(12);
 
 struct RequestFailed {};
 

@@ -8,8 +8,6 @@
 namespace gpupool::test {
 namespace {
 
-constexpr double kForever = hours(12);
-
 // Tensors are handed to a second stream, which hangs: what it may still use does not come back.
 void hung_stream(Run& run) {
   Process& process = run.start({});
