@@ -48,7 +48,7 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
     EXPECT_EQ(device_.object_count(), 0u);
   }
 
-  /// Each block under work of up to half a millisecond when it is freed, and each on another stream
+  /// Each block under work of up to `longest_work_ns_` when it is freed, and each on another stream
   /// than the one before, whose memory is not the next one's so soon.
   void allocate_and_free(std::size_t thread, int rounds) {
     std::mt19937_64 random(thread + 1);
@@ -63,7 +63,7 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
       SimulatedWork work;
       work.address = reinterpret_cast<DeviceAddress>(block.value());
       work.bytes = bytes;
-      work.duration_ns = random() % 500'000;
+      work.duration_ns = random() % longest_work_ns_;
       EXPECT_TRUE(device_.launch(raw_[stream], work).ok());
       EXPECT_TRUE(pool_->deallocate(block.value(), streams_[stream]));
     }
@@ -94,6 +94,7 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
   std::unique_ptr<Pool> pool_;
   std::vector<RawStream> raw_;
   std::vector<StreamRef> streams_;
+  std::uint64_t longest_work_ns_ = 500'000;
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::uint64_t> handled_{0};
 };
@@ -101,10 +102,17 @@ class LadderThreadsTest : public testing::TestWithParam<Recycling> {
 TEST_P(LadderThreadsTest, WhoWaitsIsServedWhateverOthersDo) {
   start(0);
   run(150);
-  const StatsV1 stats = pool_->stats();
+  const auto waits = [this] {
+    return pool_->stats().ladder_successes[static_cast<std::size_t>(LadderRung::wait)];
+  };
+  // Threads that are slow, on a busy machine or instrumented, find work done that fast ones wait
+  // for.
+  for (int turn = 0; turn < 8 && waits() == 0; ++turn) {
+    longest_work_ns_ *= 2;
+    run(150);
+  }
   EXPECT_EQ(failed_, 0u) << pool_->last_failure().text();
-  EXPECT_GT(stats.ladder_tries[static_cast<std::size_t>(LadderRung::wait)], 0u);
-  EXPECT_GT(stats.ladder_successes[static_cast<std::size_t>(LadderRung::wait)], 0u);
+  EXPECT_GT(waits(), 0u);
 }
 
 TEST_P(LadderThreadsTest, TheBooksAreRightWhereCachesAreInBetween) {
