@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -109,16 +110,17 @@ TEST_F(SharedExporterTest, TheApiIsAskedAboutOneOfThem) {
   EXPECT_EQ(get("/api/v1/pools").body,
             "{\"pools\":[{\"pool\":\"a\",\"device\":0},{\"pool\":\"b\",\"device\":0},"
             "{\"pool\":\"a\",\"device\":1}]}\n");
+  using PoolAndDevice = std::pair<std::string, int>;
   const auto pool_in = [](const std::string& body) {
-    const std::size_t begin = body.find("\"pool\":");
-    return body.substr(begin, body.find(",\"name\"") - begin);
+    const auto stats = nlohmann::json::parse(body);
+    return PoolAndDevice(stats["pool"], stats["device"]["ordinal"]);
   };
   const auto pool_of = [&](const std::string& query) {
     return pool_in(get("/api/v1/stats" + query).body);
   };
-  const std::string of_a = "\"pool\":\"a\",\"device\":{\"ordinal\":0";
-  const std::string of_b = "\"pool\":\"b\",\"device\":{\"ordinal\":0";
-  const std::string of_c = "\"pool\":\"a\",\"device\":{\"ordinal\":1";
+  const PoolAndDevice of_a("a", 0);
+  const PoolAndDevice of_b("b", 0);
+  const PoolAndDevice of_c("a", 1);
   EXPECT_EQ(pool_in(alone), of_a);
   EXPECT_EQ(pool_of(""), of_a) << "the first, as where it is alone";
   EXPECT_EQ(pool_of("?pool=a"), of_a);
