@@ -27,7 +27,8 @@ UNUSED = {
 }
 # Words that begin like a metric and are none: programs, targets, labels of the build.
 NO_METRICS = {"gpupool_allocator", "gpupool_bench", "gpupool_exporter", "gpupool_gpu_replay",
-              "gpupool_metrics_document", "gpupool_peers", "gpupool_target", "gpupool_test"}
+              "gpupool_metrics_document", "gpupool_peers", "gpupool_scenarios", "gpupool_target",
+              "gpupool_test"}
 # First parts of keys; what follows a dot behind them must be one.
 SECTIONS = ("pool", "exporter", "alerts", "torch")
 FOLDERS = ("dashboards", "configs", "docs", "docker", "examples")
@@ -38,7 +39,8 @@ def texts(source):
     yield source / "README.md"
     for folder in FOLDERS:
         yield from (file for file in sorted((source / folder).rglob("*"))
-                    if file.suffix in SUFFIXES and file.is_file())
+                    if file.suffix in SUFFIXES and file.is_file()
+                    and "node_modules" not in file.parts)
 
 
 def series_names(kinds):
