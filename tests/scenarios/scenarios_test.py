@@ -118,8 +118,12 @@ def main():
             faults += self_check(source, scenarios, first, folder)
     if given.write_docs:
         report.write_docs(source, scenarios, outcomes)
-    print("\n".join(faults) if faults else
-          f"{len(outcomes)} runs: each failure announced in time, no false alarm")
+    short = [f"short of the target, as known: {outcome.scenario}, seed {outcome.seed}: "
+             f"{outcome.shortfall}" for outcome in outcomes if outcome.shortfall]
+    print("\n".join([*short, *faults]))
+    if not faults:
+        print(f"{len(outcomes)} runs, {len(short)} short of the target: in all others each failure "
+              "announced in time, no false alarm")
     return 1 if faults else 0
 
 
