@@ -203,12 +203,12 @@ def memory_leak(v, values, windows):
 def exhaustion(v, values, windows):
     started = one_fresh("gpupool_start_time_seconds", windows)
     is_old = f"(time() - {started} > {values_file.seconds(v['min_age'])})"
-    ways = (needs_more(v, windows, v["span"]), needs_more(v, windows, v["long_span"]),
-            has_less(v, windows))
+    ways = (needs_more(v, windows, v["span"], v["horizon"]),
+            needs_more(v, windows, v["long_span"], v["long_horizon"]), has_less(v, windows))
     return both(group("\nor\n".join(map(group, ways))), is_old)
 
 
-def needs_more(v, windows, text):
+def needs_more(v, windows, text, horizon):
     """Seconds left where the most that is needed in a span has grown from span to span."""
     span = values_file.seconds(text)
     limit = one_fresh("gpupool_limit_in_force_bytes", windows)
@@ -219,11 +219,13 @@ def needs_more(v, windows, text):
     pace = f"{1 / (2 * span):.9g} * ({grown})"
     room = compare(fresh("gpupool_limit_in_force_bytes", windows), "-", one(most[0]))
     left = share(group(room), one(pace))
-    result = f"({group(left)} < {values_file.seconds(v['horizon'])})"
+    result = f"({group(left)} < {values_file.seconds(horizon)})"
     result = both(result, group(compare(most[0], ">", f"{v['min_used_ratio']} * {limit}")))
     for back in (0, 1):
         growth = group(compare(most[back], "-", one(most[back + 1])))
         result = both(result, group(compare(growth, ">", f"{v['growth_ratio']} * {limit}")))
+        # A step up, with a span's edge on it, is no line.
+        result = both(result, group(compare(growth, ">", f"{v['line_ratio']} * {one(grown)}")))
     # Whose least has come down is a tooth, even if the span has its top.
     before = one(f"{r.TROUGH} offset {values_file.duration(2 * span)}")
     fallen = group(compare(group(compare(r.TROUGH, "-", before)), "<",

@@ -25,7 +25,5 @@ MAY_FIRE_ONCE = {"hovering": "GpupoolFragmentationHigh"}
 
 # (scenario, seed) to why the target is not met. Shown as such; one that is met after all is a fault.
 SHORTFALLS = {
-    ("leak_under_saw_tooth", 1): "the leak of a period is less than what its teeth differ by",
     ("growing_kv_cache", 2): "full within 50 minutes, of which 35 may be a warm-up",
-    ("evaluation_each_hour", 5): "the peak of an evaluation on both sides of a span's edge",
 }
