@@ -109,8 +109,9 @@ has_candidate() {
   apt-cache policy "$1" 2> /dev/null | grep -q '^ *Candidate: [^(]'
 }
 
-# The packages of Prometheus, its Alertmanager and VictoriaMetrics would start servers of their own; the
-# tests start theirs, on their own ports. So while apt runs, services are refused, and no unit is left enabled.
+# The packages of Prometheus, its Alertmanager and VictoriaMetrics would start servers of their own;
+# the tests start theirs, on their own ports. So while apt runs, services are refused, and no unit is
+# left enabled.
 with_services_held_back() {
   local log=$1 policy=/usr/sbin/policy-rc.d held=no server new_servers=() status=0
   shift

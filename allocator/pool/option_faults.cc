@@ -7,6 +7,7 @@
 #include "base/invalid.h"
 
 namespace gpupool::internal {
+
 Result<void, Status> find_debug_fault(const PoolOptions& options) {
   if (options.debug.poison && options.debug.scrub) {
     return invalid("debug.poison: not together with debug.scrub, which zeroes what it fills");

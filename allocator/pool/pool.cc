@@ -352,7 +352,7 @@ Fit Pool::would_fit(std::size_t bytes, StreamRef stream) const {
   return impl_->is_forked() ? Fit::no : *impl_->would_fit(bytes, stream);
 }
 std::optional<Fit> Pool::would_fit_on(std::size_t bytes, std::uint64_t stream_id) const {
-  if (impl_->is_forked()) return std::nullopt;
+  if (stream_id == 0 || impl_->is_forked()) return std::nullopt;
   return impl_->would_fit(bytes, StreamRef(), stream_id);
 }
 StatsV1 Pool::stats() const {

@@ -19,7 +19,7 @@ namespace {
 
 /// Pages that are given back at a time by maintenance, between two looks at its budget.
 constexpr std::uint64_t kTrimPages = 16;
-constexpr std::uint64_t kAllBytes = ~std::uint64_t{0};
+constexpr std::uint64_t kUnbounded = ~std::uint64_t{0};
 
 /// Whether so little of a mapping is needed for the reserve that it goes, and an exact one is got
 /// in its place: a segment of more than twice that. Handles are small, and what is short is as
@@ -177,14 +177,14 @@ std::uint64_t Pool::Impl::give_back_pages(std::vector<RunId> leaving, TrimReason
   if (leaving.empty()) return 0;
   // An exact segment for the reserve, where one that it needs little of is to go: before, as far as
   // there is room for both.
-  refill_reserve(kAllBytes, 0);
+  refill_reserve(kUnbounded, 0);
   {
     MutexLock lock(mu_);
     if (const std::uint64_t pages = missing_reserve_pages(0); pages > 0) {
       // The driver has refused it: the smallest that is enough stays.
       const auto cost = [&](RunId id) {
         const std::uint64_t units = tiers_.runs()[id].units;
-        return units < pages * kUnitsPerPage ? kAllBytes : units;
+        return units < pages * kUnitsPerPage ? kUnbounded : units;
       };
       const auto kept = std::min_element(leaving.begin(), leaving.end(),
                                          [&](RunId a, RunId b) { return cost(a) < cost(b); });
@@ -201,8 +201,8 @@ std::uint64_t Pool::Impl::give_back_pages(std::vector<RunId> leaving, TrimReason
   }
   // Or else at once, from what the driver has just taken back, and so whatever others are to have;
   // once more where the driver has refused that.
-  refill_reserve(kAllBytes, 0);
-  refill_reserve(kAllBytes, 0);
+  refill_reserve(kUnbounded, 0);
+  refill_reserve(kUnbounded, 0);
   return released;
 }
 

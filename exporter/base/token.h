@@ -2,15 +2,15 @@
 #ifndef GPUPOOL_EXPORTER_BASE_TOKEN_H_
 #define GPUPOOL_EXPORTER_BASE_TOKEN_H_
 
-#include <strings.h>
-
+#include <algorithm>
 #include <string_view>
 
 namespace gpupool::internal {
 
-/// For ASCII, whatever the locale says of other letters.
+/// By the letters of ASCII alone. Not strncasecmp, for which a Turkish host's I is no i.
 inline bool equals(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && strncasecmp(a.data(), b.data(), a.size()) == 0;
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, small, small);
 }
 
 }  // namespace gpupool::internal

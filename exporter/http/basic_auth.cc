@@ -1,13 +1,12 @@
 #include "exporter/http/basic_auth.h"
 
-#include <strings.h>
-
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 
+#include "exporter/base/token.h"
 #include "exporter/http/socket_address.h"
 
 namespace gpupool::internal {
@@ -86,10 +85,7 @@ Credentials::Credentials(std::string_view user, std::string_view password) {
 
 bool Credentials::is_met_by(std::string_view authorization) const {
   if (!is_needed()) return true;
-  if (authorization.size() < kScheme.size() ||
-      strncasecmp(authorization.data(), kScheme.data(), kScheme.size()) != 0) {
-    return false;
-  }
+  if (!equals(authorization.substr(0, kScheme.size()), kScheme)) return false;
   authorization.remove_prefix(kScheme.size());
   while (authorization.starts_with(' ')) authorization.remove_prefix(1);
   while (authorization.ends_with(' ')) authorization.remove_suffix(1);

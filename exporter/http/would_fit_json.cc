@@ -1,7 +1,6 @@
 #include "exporter/http/would_fit_json.h"
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "exporter/http/json_writer.h"
@@ -10,16 +9,14 @@
 namespace gpupool::internal {
 namespace {
 
-constexpr std::string_view kSchema = "gpupool.would_fit";
-constexpr int kSchemaVersion = 1;
+constexpr std::string_view kFitSchema = "gpupool.would_fit";
+constexpr int kFitVersion = 1;
 
 Result<Fit, std::string> ask(const Pool& pool, std::uint64_t bytes, const Query& query) {
   if (query.find("stream") == nullptr) return pool.would_fit(bytes);
   const auto stream = query.number("stream", 0);
   if (!stream.ok()) return stream.error();
-  const std::optional<Fit> fit =
-      stream.value() == 0 ? std::nullopt : pool.would_fit_on(bytes, stream.value());
-  if (fit.has_value()) return *fit;
+  if (const auto fit = pool.would_fit_on(bytes, stream.value())) return *fit;
   return "parameter 'stream' is " + std::to_string(stream.value()) +
          "; the pool knows no stream of that number";
 }
@@ -38,8 +35,8 @@ Result<Document, std::string> would_fit_document(const Pool& pool, const Query& 
   const StatsV1 stats = pool.stats();
   JsonWriter json;
   json.begin_object();
-  json.field("schema", kSchema);
-  json.field("version", kSchemaVersion);
+  json.field("schema", kFitSchema);
+  json.field("version", kFitVersion);
   json.field("pool", pool.name());
   json.field("bytes", bytes.value());
   if (query.find("stream") != nullptr) json.field("stream", query.number("stream", 0).value());

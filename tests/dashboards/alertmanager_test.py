@@ -80,9 +80,8 @@ def check(source, _, folder):
     command = ["prometheus-alertmanager", f"--config.file={folder}/alertmanager.yml",
                f"--storage.path={folder}/data", f"--web.listen-address={address}",
                "--cluster.listen-address=", "--log.level=error"]
-    with processes.running("alertmanager", command, folder) as process:
-        url = f"http://{address}"
-        processes.wait_for("Alertmanager", 15, lambda: processes.get(f"{url}/-/ready"), process)
+    url = f"http://{address}"
+    with processes.serving("alertmanager", command, folder, f"{url}/-/ready") as process:
         severities = {name: rule_set.values["alerts"][name]["severity"] for name in rule_set.names}
         check_inhibition(url, severities, process)
     print(f"{len(rule_set.names)} alerts go where they should, {len(TOGETHER)} inhibitions hold")

@@ -75,9 +75,8 @@ def start_alertmanager(source, folder, receiver, stack):
     command = ["prometheus-alertmanager", f"--config.file={folder}/alertmanager.yml",
                f"--storage.path={folder}/alertmanager", f"--web.listen-address={address}",
                "--cluster.listen-address=", "--log.level=warn"]
-    process = stack.enter_context(processes.running("alertmanager", command, folder))
-    processes.wait_for("Alertmanager", 10, lambda: processes.get(f"http://{address}/-/ready"),
-                       process)
+    stack.enter_context(processes.serving("alertmanager", command, folder,
+                                          f"http://{address}/-/ready"))
     return address
 
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -133,6 +135,22 @@ TEST(EndpointsTest, ThePageHasNoInlineScriptOrStyleAndNoForeignAddress) {
     EXPECT_EQ(body.find("https://"), std::string::npos) << path;
     EXPECT_EQ(body.find("//cdn"), std::string::npos) << path;
   }
+}
+
+/// Of the plain page, which is embedded where no other can be made.
+std::string plain_page_file(const std::string& name) {
+  std::ifstream file(std::string(GPUPOOL_SOURCE_DIR "/exporter/page/") + name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(EndpointsTest, ThePlainPageCutsNoReasonShortWhereTheScreenIsNarrow) {
+  const std::string css = plain_page_file("page.css");
+  const std::size_t cut = css.find("\n.row .name { overflow: hidden;");
+  const std::size_t whole = css.find("\n.row.is-wide .name { white-space: normal; }");
+  ASSERT_NE(cut, std::string::npos);
+  ASSERT_NE(whole, std::string::npos);
+  EXPECT_GT(whole, cut);
+  EXPECT_NE(plain_page_file("page.js").find("'row is-wide'"), std::string::npos);
 }
 
 TEST(EndpointsTest, ThePageIsPackedAsItIs) {

@@ -1,6 +1,7 @@
 // Named cases of exporters that harmed their hosts, or were wrong in what they said, with a whole
 // exporter in this process.
 #include <gtest/gtest.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,27 +163,30 @@ TEST_F(HostCasesTest, CaseD8AScrapeASecondTakesFarLessThanFivePercentOfACore) {
   EXPECT_LT(each, 0.05);
 }
 
-/// The language of C and C++ of the whole program, German for the time of a scope.
-class GermanLocale {
+/// The language of C and C++ of the whole program, that of a country for the time of a scope.
+class HostLocale {
  public:
-  GermanLocale() {
+  /// "de_DE"
+  explicit HostLocale(const std::string& country) {
+    const std::string name = country + ".UTF-8";
     char folder[] = "/tmp/gpupool-locale-XXXXXX";
     if (mkdtemp(folder) == nullptr) return;
     folder_ = folder;
-    const std::string command = "localedef -f UTF-8 -i de_DE '" + folder_ + "/de_DE.UTF-8' 2>&1";
+    const std::string command =
+        "localedef -f UTF-8 -i " + country + " '" + folder_ + "/" + name + "' 2>&1";
     if (std::system(command.c_str()) != 0) return;
     setenv("LOCPATH", folder, 1);
-    is_set_ = std::setlocale(LC_ALL, "de_DE.UTF-8") != nullptr;
-    if (is_set_) before_ = std::locale::global(std::locale("de_DE.UTF-8"));
+    is_set_ = std::setlocale(LC_ALL, name.c_str()) != nullptr;
+    if (is_set_) before_ = std::locale::global(std::locale(name));
   }
-  ~GermanLocale() {
+  ~HostLocale() {
     if (is_set_) std::locale::global(before_);
     std::setlocale(LC_ALL, "C");
     unsetenv("LOCPATH");
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
-  GermanLocale(const GermanLocale&) = delete;
-  GermanLocale& operator=(const GermanLocale&) = delete;
+  HostLocale(const HostLocale&) = delete;
+  HostLocale& operator=(const HostLocale&) = delete;
   bool is_set() const noexcept { return is_set_; }
 
  private:
@@ -193,7 +197,7 @@ class GermanLocale {
 
 TEST_F(HostCasesTest, CaseD10AGermanHostChangesNoNumber) {
   const auto before = parse_page(fetch(port(), "/metrics").body);
-  const GermanLocale german;
+  const HostLocale german("de_DE");
   ASSERT_TRUE(german.is_set()) << "the package locales is missing";
   char number[16];
   std::snprintf(number, sizeof(number), "%.1f", 1.5);
@@ -212,6 +216,15 @@ TEST_F(HostCasesTest, CaseD10AGermanHostChangesNoNumber) {
   }
   const auto json = fetch(port(), "/api/v1/stats");
   EXPECT_NE(json.body.find("\"slack\":0.005,"), std::string::npos) << json.body;
+}
+
+TEST_F(HostCasesTest, CaseD10ATurkishHostKnowsNamesInCapitals) {
+  const HostLocale turkish("tr_TR");
+  ASSERT_TRUE(turkish.is_set()) << "the package locales is missing";
+  ASSERT_NE(strcasecmp("GZIP", "gzip"), 0) << "the locale does not do what it is here for";
+  const auto packed =
+      fetch(port(), "/metrics", "GET", "Host: localhost\r\nAccept-Encoding: GZIP\r\n");
+  EXPECT_EQ(packed.headers.at("Content-Encoding"), "gzip");
 }
 
 TEST_F(HostCasesTest, CaseD10TheRatiosOfAnUnusedPoolAreZero) {

@@ -128,6 +128,14 @@ def running(name, command, folder, environment=None):
         process.kill()
 
 
+@contextlib.contextmanager
+def serving(name, command, folder, ready):
+    """A server for the length of a with block, from when it answers at the address `ready`."""
+    with running(name, command, folder) as process:
+        wait_for(f"ready {name}", 20, lambda: get(ready), process)
+        yield process
+
+
 def run(command, seconds, **options):
     """Output of a command that must succeed."""
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,

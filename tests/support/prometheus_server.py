@@ -102,8 +102,6 @@ def running(folder):
     command = ["prometheus", f"--config.file={folder}/prometheus.yml",
                f"--storage.tsdb.path={folder}/tsdb", f"--web.listen-address={address}",
                "--log.level=warn"]
-    with processes.running("prometheus", command, folder) as process:
-        url = f"http://{address}"
-        processes.wait_for("ready Prometheus", 20, lambda: processes.get(f"{url}/-/ready"),
-                           process)
+    url = f"http://{address}"
+    with processes.serving("prometheus", command, folder, f"{url}/-/ready") as process:
         yield Prometheus(process, url)

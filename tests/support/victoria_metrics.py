@@ -34,8 +34,6 @@ def running(folder, config):
                "-promscrape.config.strictParse=false", f"-storageDataPath={folder}/victoria",
                f"-httpListenAddr={address}", "-search.latencyOffset=1s", "-loggerLevel=WARN",
                "-memory.allowedBytes=64MB"]
-    with processes.running("victoria-metrics", command, folder) as process:
-        url = f"http://{address}"
-        processes.wait_for("ready VictoriaMetrics", 20, lambda: processes.get(f"{url}/health"),
-                           process)
+    url = f"http://{address}"
+    with processes.serving("victoria-metrics", command, folder, f"{url}/health") as process:
         yield VictoriaMetrics(process, url)

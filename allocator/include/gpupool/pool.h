@@ -234,7 +234,7 @@ class Pool {
   Fit would_fit(std::size_t bytes, StreamRef stream) const;
   Fit would_fit(std::size_t bytes) const { return would_fit(bytes, StreamRef()); }
   /// The same for the stream that maps and reports have under this number; nothing where the pool
-  /// has none of it, or no more.
+  /// has none of it, or no more. 0 is no stream's number.
   std::optional<Fit> would_fit_on(std::size_t bytes, std::uint64_t stream_id) const;
   /// A snapshot in which the equations of StatsV1 hold. Threads that are served by their caches go
   /// on meanwhile: their part is as of some moment during the call. Makes no driver call; holds the

@@ -9,7 +9,23 @@ export interface Watched {
   unusable_free_bytes: number;
 }
 
-export interface Stats {
+/** Where the memory is, and how much of it could be given out. */
+export interface Memory {
+  limit_bytes: number;
+  limit_in_force_bytes: number;
+  held_bytes: number;
+  live_requested_bytes: number;
+  waste_bytes: number;
+  cached_bytes: number;
+  pending_bytes: number;
+  free_bytes: number;
+  largest_free_block_bytes: number;
+  largest_satisfiable_bytes: number;
+  device_free_bytes: number;
+  device_total_bytes: number;
+}
+
+export interface Stats extends Memory {
   time_ns: number;
   start_time_ns: number;
   start_unix_ns: number;
@@ -21,19 +37,7 @@ export interface Stats {
   frees: number;
   driver_calls: number;
   driver_wait_ns: number;
-  held_bytes: number;
-  live_requested_bytes: number;
-  waste_bytes: number;
-  cached_bytes: number;
-  pending_bytes: number;
-  free_bytes: number;
   fallback_bytes: number;
-  limit_bytes: number;
-  limit_in_force_bytes: number;
-  device_total_bytes: number;
-  device_free_bytes: number;
-  largest_free_block_bytes: number;
-  largest_satisfiable_bytes: number;
   fragmentation_ratio: number;
   peak_requested_bytes: number;
   peak_held_bytes: number;
@@ -95,7 +99,7 @@ export interface Rung {
   gave_bytes: number;
 }
 
-export interface FailureReport {
+export interface FailureReport extends Memory {
   happened: boolean;
   error: string;
   reason: string;
@@ -105,18 +109,6 @@ export interface FailureReport {
   limit_kind: string;
   time_ns: number;
   requested_bytes: number;
-  limit_bytes: number;
-  limit_in_force_bytes: number;
-  held_bytes: number;
-  live_requested_bytes: number;
-  waste_bytes: number;
-  cached_bytes: number;
-  pending_bytes: number;
-  free_bytes: number;
-  largest_free_block_bytes: number;
-  largest_satisfiable_bytes: number;
-  device_free_bytes: number;
-  device_total_bytes: number;
   waited_ns: number;
   retries: number;
   live_by_tag: Counts;
@@ -144,16 +136,11 @@ export interface EventsAnswer {
   events: PoolEvent[];
 }
 
-export interface FitAnswer {
+export interface FitAnswer extends Pick<Memory, 'largest_free_block_bytes' |
+    'largest_satisfiable_bytes' | 'free_bytes' | 'pending_bytes' | 'cached_bytes' | 'held_bytes' |
+    'limit_in_force_bytes'> {
   bytes: number;
   fit: 'now' | 'by_growth' | 'after_pending' | 'no';
-  largest_free_block_bytes: number;
-  largest_satisfiable_bytes: number;
-  free_bytes: number;
-  pending_bytes: number;
-  cached_bytes: number;
-  held_bytes: number;
-  limit_in_force_bytes: number;
 }
 
 const TIMEOUT_MS = 3000;
