@@ -18,10 +18,10 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import recycling_report  # noqa: E402  (found beside this file)
+import document_section  # noqa: E402  (found beside this file)
+import recycling_report  # noqa: E402
 
-BEGIN = "<!-- begin: written by bench/gpu_report.py, not by hand -->"
-END = "<!-- end: written by bench/gpu_report.py -->"
+OWNER = "bench/gpu_report.py"
 
 # In the order of the tables; the best known of each kind, so that one that is missing is named.
 SYSTEMS = ("gpupool", "gpupool, maintained in the loop", "gpupool, recycling off",
@@ -256,13 +256,7 @@ def report(results):
 def write(results, document):
     if not results["gpu"]:
         sys.exit("these are not the results of a GPU: not written")
-    path = pathlib.Path(document)
-    text = path.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        sys.exit(f"{document}: there have to be two lines, once each:\n{BEGIN}\n{END}")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n\n{report(results)}\n\n{END}{after}", encoding="utf-8")
+    document_section.replace(document, OWNER, report(results))
 
 
 def main(arguments):

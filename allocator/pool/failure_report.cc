@@ -22,9 +22,9 @@ std::string human(std::uint64_t bytes) {
   std::string text = std::to_string(hundredths / 100);
   if (unit > 0) {
     const std::string decimals = std::to_string(hundredths % 100);
-    text += "." + std::string(2 - decimals.size(), '0') + decimals;
+    text.append(".").append(2 - decimals.size(), '0').append(decimals);
   }
-  return text + " " + kUnits[unit];
+  return text.append(" ").append(kUnits[unit]);
 }
 
 const char* explanation(MissReason reason) {

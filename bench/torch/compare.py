@@ -161,10 +161,13 @@ def limits(results):
 
 def share(results, allocator):
     """{seconds of a step; seconds in allocation of a step of the first and of the last pass; requests},
-    or None where either is missing."""
+    or None where either is missing. What does no work has no steps: gpupool's are taken."""
     if allocator == "none":
         process = results.get("shares", {}).get("none")
         step = workload(process, ALLOCATION_WORKLOAD).get("seconds")
+    elif allocator == "no_work":
+        process = results.get("shares", {}).get("no_work")
+        step = median(results, "gpupool", ALLOCATION_WORKLOAD, "seconds")
     else:
         process = results["checks"].get(allocator)
         step = median(results, allocator, ALLOCATION_WORKLOAD, "seconds")

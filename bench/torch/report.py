@@ -1,16 +1,18 @@
 """The results as Markdown, and their place in a document. Needs no PyTorch."""
 import json
 import pathlib
-import re
 import sys
 
 import compare
 from compare import COMPARED, MIB
 
-BEGIN = "<!-- begin: written by bench/torch/suite.py, not by hand -->"
-END = "<!-- end: written by bench/torch/suite.py -->"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import document_section  # noqa: E402  (found in bench)
+
+OWNER = "bench/torch/suite.py"
 LABELS = {"native": "PyTorch", "expandable": "expandable", "gpupool": "gpupool",
-          "mempool": "gpupool as a MemPool", "none": "no pool"}
+          "mempool": "gpupool as a MemPool", "none": "no pool",
+          "no_work": "a plug-in that does nothing"}
 
 
 def table(head, rows):
@@ -64,7 +66,7 @@ def check_rows(results):
 
 def share_text(results):
     rows, requests = [], 0
-    for allocator in ("none", *COMPARED):
+    for allocator in ("none", *COMPARED, "no_work"):
         if found := compare.share(results, allocator):
             requests = found["requests"]
             rows.append([LABELS[allocator], f"{1e3 * found['first']:.2f}",
@@ -106,10 +108,4 @@ def tables(results):
 
 def write(path, document):
     text = tables(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
-    document = pathlib.Path(document)
-    old = document.read_text(encoding="utf-8")
-    new, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END),
-                         lambda _: f"{BEGIN}\n\n{text}\n\n{END}", old, flags=re.S)
-    if count != 1:
-        sys.exit(f"suite.py: {document} has {count} places for the tables, not one")
-    document.write_text(new, encoding="utf-8")
+    document_section.replace(document, OWNER, text)

@@ -12,7 +12,7 @@ import pathlib
 import sys
 import time
 
-ALLOCATORS = ("native", "expandable", "gpupool", "mempool", "none")
+ALLOCATORS = ("native", "expandable", "gpupool", "mempool", "none", "no_work")
 
 
 def parse():
@@ -20,7 +20,7 @@ def parse():
     parser.add_argument("--allocator", choices=ALLOCATORS, required=True)
     parser.add_argument("--workloads", default="")
     parser.add_argument("--warm", type=int, default=10, help="steps that are not timed")
-    parser.add_argument("--steps", type=int, default=12, help="steps that are timed")
+    parser.add_argument("--steps", type=int, help="steps that are timed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--config", help="gpupool's YAML")
     parser.add_argument("--record", metavar="FILE",
@@ -66,12 +66,14 @@ def attempt(action):
         return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
-def run(make, arguments):
+def run(name, arguments):
     import measure
     import share
-    result, workload = measure.run(make, arguments.seed, arguments.warm, arguments.steps)
+    import workloads
+    steps = arguments.steps or workloads.STEPS.get(name, workloads.DEFAULT_STEPS)
+    result, workload = measure.run(workloads.WORKLOADS[name], arguments.seed, arguments.warm, steps)
     if arguments.profile:
-        number = arguments.warm + arguments.steps
+        number = arguments.warm + steps
         result["profile"] = attempt(lambda: share.driver_seconds(lambda: workload.step(number)))
     return result
 
@@ -107,11 +109,17 @@ def main():
         else:
             pool = gpupool.mem_pool(arguments.config)
             scope = lambda: torch.cuda.use_mem_pool(pool)  # noqa: E731
+    if arguments.allocator == "no_work":
+        torch.cuda.memory.change_current_allocator(torch.cuda.memory.CUDAPluggableAllocator(
+            os.environ["GPUPOOL_TORCH_NO_WORK"], "no_work_alloc", "no_work_free"))
     settings()
-    torch.zeros(1, device="cuda")
 
     import workloads
     names = [name for name in arguments.workloads.split(",") if name] or list(workloads.WORKLOADS)
+    if arguments.allocator == "no_work":
+        names = []  # its addresses are nobody's memory
+    else:
+        torch.zeros(1, device="cuda")
     results = {"allocator": arguments.allocator, "torch": torch.__version__,
                "device": torch.cuda.get_device_name(), "workloads": {}}
     print(f"{arguments.allocator:>10} {'start':<14} {time.perf_counter() - started:6.1f} s", flush=True)
@@ -119,7 +127,7 @@ def main():
     for name in names:
         begin = time.perf_counter()
         with scope():
-            results["workloads"][name] = attempt(lambda: run(workloads.WORKLOADS[name], arguments))
+            results["workloads"][name] = attempt(lambda: run(name, arguments))
         print(f"{arguments.allocator:>10} {name:<14} {time.perf_counter() - begin:6.1f} s",
               results["workloads"][name].get("error", ""), flush=True)
     if arguments.allocator == "gpupool":

@@ -202,6 +202,10 @@ class OutOfMemory:
         return None
 
 
+# Steps that are timed. The experts' are bound by the CPU, and differ most from one to the next.
+DEFAULT_STEPS = 12
+STEPS = {"experts": 36}
+
 WORKLOADS = {
     "gpt2": gpt2, "resnet50": Images, "checkpointing": checkpointing, "experts": experts,
     "side_streams": SideStreams, "graphs": Graphs, "workers": Workers,

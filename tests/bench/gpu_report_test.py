@@ -12,7 +12,10 @@ import tempfile
 import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
-import gpu_report  # noqa: E402  (found beside what is tested)
+import document_section  # noqa: E402  (found beside what is tested)
+import gpu_report  # noqa: E402
+
+BEGIN, END = document_section.marks(gpu_report.OWNER)
 
 
 def system(name, **parts):
@@ -220,13 +223,13 @@ class Folder(unittest.TestCase):
         self.put_whole_run()
         results, page = self.parts / "results.json", self.parts / "page.md"
         gpu_report.main(["collect", str(self.parts), str(results)])
-        page.write_text(f"before\n{gpu_report.BEGIN}\nfigures of before\n{gpu_report.END}\nafter\n")
+        page.write_text(f"before\n{BEGIN}\nfigures of before\n{END}\nafter\n")
         for _ in range(2):  # the second time finds its own text
             with contextlib.redirect_stdout(io.StringIO()):
                 gpu_report.main(["write", str(results), str(page)])
             text = page.read_text()
-            self.assertTrue(text.startswith(f"before\n{gpu_report.BEGIN}\n\nNVIDIA H200"))
-            self.assertTrue(text.endswith(f"\n\n{gpu_report.END}\nafter\n"))
+            self.assertTrue(text.startswith(f"before\n{BEGIN}\n\nNVIDIA H200"))
+            self.assertTrue(text.endswith(f"\n\n{END}\nafter\n"))
             self.assertNotIn("figures of before", text)
             self.assertEqual(text.count("| gpupool | 6 | 8 |"), 1)
 
@@ -235,7 +238,7 @@ class Folder(unittest.TestCase):
         (self.parts / "device.txt").unlink()
         results, page = self.parts / "results.json", self.parts / "page.md"
         gpu_report.main(["collect", str(self.parts), str(results)])
-        before = f"{gpu_report.BEGIN}\n{gpu_report.END}\n"
+        before = f"{BEGIN}\n{END}\n"
         page.write_text(before)
         with self.assertRaises(SystemExit):
             gpu_report.main(["write", str(results), str(page)])

@@ -18,6 +18,8 @@ import report  # noqa: E402
 import share  # noqa: E402
 import suite  # noqa: E402
 
+BEGIN, END = report.document_section.marks(report.OWNER)
+
 MIB = 1 << 20
 LOSSES = [(0.5).hex(), (0.25).hex()]
 
@@ -200,10 +202,13 @@ class ShareTest(unittest.TestCase):
         results["shares"]["none"] = process({"experts": figures(
             0.4, profile={"calls": 10, "driver": 0.1, "step": 0.5})}, replay={
                 **replay, "seconds": 0.1, "passes": [0.201, 0.201, 0.201]})
+        results["shares"]["no_work"] = process({}, replay={**replay, "seconds": 0.0005,
+                                                           "passes": [0.004, 0.002, 0.002]})
         text = report.share_text(results)
         self.assertIn("5000 requests", text)
         self.assertIn("| no pool | 100.00 | 100.00 | 400.0 | 25.00% |", text)
         self.assertIn("| gpupool | 1.75 | 1.00 | 100.0 | 1.00% |", text)
+        self.assertIn("| a plug-in that does nothing | 1.50 | 0.50 | 100.0 | 0.50% |", text)
         self.assertIn("100.0 ms of 500.0 ms (20.0%)", text)
         self.assertNotIn("| expandable |", text)
 
@@ -282,7 +287,7 @@ class OrderTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             results, document = pathlib.Path(folder) / "r.json", pathlib.Path(folder) / "d.md"
             results.write_text(json.dumps(alike()))
-            document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+            document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
             for _ in range(2):
                 self.assertEqual(suite.main(["write", str(results), str(document)]), 0)
             text = document.read_text()

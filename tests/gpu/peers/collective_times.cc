@@ -18,8 +18,9 @@ struct Size {
 };
 // Runs of some tens of milliseconds, so that a late launch weighs little.
 constexpr std::uint64_t kLargest = 256 * kMiB;
-constexpr Size kSizes[] = {{1 * kMiB, 1000}, {16 * kMiB, 300}, {kLargest, 40}};
+constexpr Size kSizes[] = {{1 * kMiB, 3000}, {16 * kMiB, 300}, {kLargest, 40}};
 constexpr int kWarmUps = 5;
+constexpr int kMostSeries = 5;
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -142,6 +143,14 @@ double run(Communicators& communicators, Stopwatch& stopwatch, Operation operati
   return stopwatch.stop_us() / size.operations;
 }
 
+void compare(const std::vector<double>& of_plain, const std::vector<double>& of_pool,
+             Timing& timing) {
+  timing.pool_us = median(of_pool);
+  timing.plain_us = median(of_plain);
+  const auto [fastest, slowest] = std::minmax_element(of_plain.begin(), of_plain.end());
+  timing.plain_spread = (*slowest - *fastest) / timing.plain_us;
+}
+
 }  // namespace
 
 void time_collectives(Communicators& communicators, Task& task, bool is_registered, int runs) {
@@ -163,17 +172,19 @@ void time_collectives(Communicators& communicators, Task& task, bool is_register
       registered_pooled.emplace(communicators, pooled.ranks(), size.bytes);
     }
     for (const Operation operation : {Operation::all_reduce, Operation::all_gather}) {
-      std::vector<double> of_plain;
-      std::vector<double> of_pool;
-      for (int i = 0; i < runs; ++i) {
-        of_plain.push_back(run(communicators, stopwatch, operation, plain, size, task.watch));
-        of_pool.push_back(run(communicators, stopwatch, operation, pooled, size, task.watch));
-      }
       Timing timing{task.mode.name, to_string(operation), is_registered, size.bytes};
-      timing.pool_us = median(of_pool);
-      timing.plain_us = median(of_plain);
-      const auto [fastest, slowest] = std::minmax_element(of_plain.begin(), of_plain.end());
-      timing.plain_spread = (*slowest - *fastest) / timing.plain_us;
+      // Where cudaMalloc's own runs differ by more than is asked, it was the host that was timed:
+      // small operations take about as long as their launches. Such a series decides nothing.
+      int series = 0;
+      do {
+        std::vector<double> of_plain;
+        std::vector<double> of_pool;
+        for (int i = 0; i < runs; ++i) {
+          of_plain.push_back(run(communicators, stopwatch, operation, plain, size, task.watch));
+          of_pool.push_back(run(communicators, stopwatch, operation, pooled, size, task.watch));
+        }
+        compare(of_plain, of_pool, timing);
+      } while (timing.plain_spread > kMostSlower && ++series < kMostSeries);
       if (timing.ratio() > 1 + kMostSlower) {
         task.watch.report().fault(
             timing.operation + " of " + std::to_string(size.bytes) + " bytes, " + task.mode.name,
