@@ -73,8 +73,12 @@ struct alignas(64) ThreadRecord {
   std::array<RawName, 16> raw_names{};
   /// The stream that a handle names, if the thread knows it with this identity. By the owner.
   StreamState* find_named(RawStream raw, std::uint64_t id) const noexcept {
+    return raw_names[slot_of(raw)].id == id ? find_named(raw) : nullptr;
+  }
+  /// The stream that a handle named last. By the owner.
+  StreamState* find_named(RawStream raw) const noexcept {
     const RawName& known = raw_names[slot_of(raw)];
-    const bool is_known = known.raw == raw && known.id == id && known.cache != nullptr &&
+    const bool is_known = known.raw == raw && known.cache != nullptr &&
                           known.cache->state == known.state && !known.cache->claim.has_ended();
     return is_known ? known.state : nullptr;
   }

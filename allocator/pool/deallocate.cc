@@ -264,6 +264,11 @@ void Pool::Impl::report_misuse(const MisuseReport& report) {
 }
 
 internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* capture) {
+  internal::ThreadRecord* const record = own_record();
+  // Nobody ends the legacy stream, and nobody captures it: its handle names it for good.
+  internal::StreamState* const legacy =
+      raw == nullptr && record != nullptr ? record->find_named(raw) : nullptr;
+  if (legacy != nullptr && capture == nullptr) return legacy;
   internal::StreamState* left_alone = nullptr;
   // Where another thread may begin a capture, it is who the handle named last, too.
   if (private_pools_.is_in_use()) {
@@ -274,7 +279,7 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
   const CaptureState captured = state_now.ok() ? state_now.value() : CaptureState::none;
   if (capture != nullptr) *capture = captured;
   if (left_alone != nullptr) return left_alone;
-  internal::ThreadRecord* const record = own_record();
+  if (legacy != nullptr) return legacy;
   // In a capture it cannot be asked who it is: it is who the handle named last.
   if (captured != CaptureState::none) {
     MutexLock lock(mu_);

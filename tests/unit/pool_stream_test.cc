@@ -1,6 +1,7 @@
 // Stream order: who gets memory when, by what the device says is done.
 #include <thread>
 
+#include "gpupool/forwarding_backend.h"
 #include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
@@ -21,6 +22,44 @@ class PoolStreamTest : public PoolFixture {
     return true;
   }
 };
+
+/// Counts what is asked about streams, each of which is a call of the driver.
+class AskedDevice final : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  Result<std::uint64_t> stream_id(RawStream stream) override {
+    ++ids;
+    return ForwardingBackend::stream_id(stream);
+  }
+  Result<CaptureState> capture_state(RawStream stream) override {
+    ++states;
+    return ForwardingBackend::capture_state(stream);
+  }
+
+  int ids = 0;
+  int states = 0;
+};
+
+TEST_F(PoolStreamTest, TheLegacyStreamIsAskedForItsIdentityOnce) {
+  AskedDevice device(backend_);
+  auto pool = Pool::create(device, {}).value();
+  for (const std::uint64_t bytes : {std::uint64_t{512}, 10 * kMiB}) {
+    EXPECT_TRUE(pool->deallocate(pool->allocate(bytes, RawStream{nullptr}).value(), nullptr));
+  }
+  device.ids = device.states = 0;
+  for (int i = 0; i < 10; ++i) {
+    for (const std::uint64_t bytes : {std::uint64_t{512}, 10 * kMiB}) {
+      void* const block = pool->allocate(bytes, RawStream{nullptr}).value();
+      // A request asks whether it may take memory from the driver just now; a free needs nothing.
+      EXPECT_TRUE(pool->deallocate(block, RawStream{nullptr}));
+    }
+  }
+  EXPECT_EQ(device.ids, 0);
+  EXPECT_EQ(device.states, 20);
+  // Other handles may name another stream by now.
+  EXPECT_TRUE(pool->deallocate(pool->allocate(512, raw_a_).value(), raw_a_));
+  EXPECT_EQ(device.ids, 2);
+}
 
 TEST_F(PoolStreamTest, FreedMemoryIsItsOwnStreamsAtOnceAndOthersWhenDone) {
   for (const std::uint64_t bytes : {std::uint64_t{512}, 30 * kKiB, 100 * kKiB, 10 * kMiB}) {
