@@ -17,6 +17,9 @@
 #include "tools/demo/command.h"
 #include "tools/sd/command.h"
 #endif
+#if GPUPOOL_TOOLS_TOP
+#include "tools/top/command.h"
+#endif
 
 namespace gpupool::tools {
 namespace {
@@ -53,6 +56,9 @@ ExitCode run(int argc, char** argv) {
   add_demo_command(app, action);
   add_check_config_command(app, action);
   add_sd_command(app, action);
+#endif
+#if GPUPOOL_TOOLS_TOP
+  add_top_command(app, action);
 #endif
   // CLI11 would say that a command is missing, though one was given.
   if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {

@@ -49,8 +49,10 @@ Terminal inspect_terminal(std::FILE* file) {
   terminal.has_colour = environment("NO_COLOR").empty() && environment("TERM") != "dumb";
   terminal.has_utf8 = is_utf8_locale();
   winsize size{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     terminal.columns = size.ws_col;
+    terminal.lines = size.ws_row;
+  }
   return terminal;
 }
 

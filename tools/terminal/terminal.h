@@ -19,6 +19,7 @@ struct Terminal {
   bool has_colour = false;
   bool has_utf8 = false;
   std::size_t columns = 120;
+  std::size_t lines = 0;  // 0: not known
 
   /// `text` in `style`, where there is colour.
   std::string styled(std::string_view text, Style style) const;
