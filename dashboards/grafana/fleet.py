@@ -1,6 +1,6 @@
 """gpupool: fleet. Which rank of which job will fail first?"""
 from panels import (BLUE, FLEET, GREEN, ORANGE, PURPLE, RED, YELLOW, colored_cell, colors, dashboard,
-                    gauge_cell, graph, outside_stack, panel, process_link, steps, table, tile,
+                    gauge_cell, graph, just_started, outside_stack, panel, process_link, steps, table, tile,
                     variable)
 
 JOBS = 'job=~"$job", job_id=~"$job_id"'
@@ -218,10 +218,9 @@ def watch():
               [(f"sum by (job, job_id) ({targets()})", "{{job_id}} answer"),
                (f"count by (job, job_id) ({targets()})", "{{job_id}} listed")], 8, min=0, decimals=0,
               custom={"lineInterpolation": "stepAfter"}, runbook="GpupoolTargetDown"),
-        graph("Starts", "Processes that were started again on the same target, in the time that one "
-              "point stands for.", "short",
-              [(f"sum by (job, job_id) "
-                f"(changes(gpupool_start_time_seconds{{{JOBS}}}[$__rate_interval]))", "{{job_id}}")],
+        graph("Starts", "Pools of processes that have just been started, again or for the first "
+              "time: each is seen for two points at the most.", "short",
+              [(f"sum by (job, job_id) {just_started(JOBS)}", "{{job_id}}")],
               8, min=0, bars=True, decimals=0),
         graph("The exporter itself", "Pages that could not be made and series left out, in the time "
               "that one point stands for, and processes whose last configuration was refused. "

@@ -175,6 +175,13 @@ def variable(name, label, query):
             "options": []}
 
 
+def just_started(selector):
+    """1 where a process is younger than two points of the panel: it is seen one scrape after its
+    start at the latest, and shown one point after that. What compares two values of a series would
+    not see one that was away for longer."""
+    return f"(time() - gpupool_start_time_seconds{{{selector}}} <= bool 2 * $__interval_ms / 1000)"
+
+
 def annotation(name, color, expr, title, text, **extra):
     """Grafana marks the times at which a series is exactly 1."""
     return {"name": name, "enable": extra.get("enable", True), "hide": False, "iconColor": color,
@@ -185,7 +192,7 @@ def annotation(name, color, expr, title, text, **extra):
 def annotations(selector, process_selector):
     """Failed requests, and what changes a process at once. A configuration is also loaded when a
     process starts; that is a start."""
-    started = f"changes(gpupool_start_time_seconds{{{selector}}}[$__rate_interval])"
+    changed = f"changes(gpupool_start_time_seconds{{{selector}}}[$__rate_interval])"
     loaded = ("changes(gpupool_config_last_reload_success_timestamp_seconds"
               f"{{{process_selector}}}[$__rate_interval])")
     who = "{{job_id}} {{rank}} {{instance}}"
@@ -194,9 +201,9 @@ def annotations(selector, process_selector):
                    f"increase(gpupool_out_of_memory_total{{{selector}}}[$__rate_interval])",
                    "out of memory: {{cause}}", who + " {{device}}/{{pool}}"),
         annotation("Configuration reloads", BLUE,
-                   f"({loaded} unless on (job, instance) ({started} > 0))",
+                   f"({loaded} unless on (job, instance) ({changed} > 0))",
                    "configuration loaded", who),
-        annotation("Restarts", PURPLE, started, "process started again", who, enable=False),
+        annotation("Starts", PURPLE, just_started(selector), "process started", who, enable=False),
     ]
 
 

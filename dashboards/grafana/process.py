@@ -281,17 +281,17 @@ def driver():
 
 def tags():
     window = TAG_GROWTH_SECONDS
-    old = f"time() - gpupool_start_time_seconds{{{POOL}}} > {window}"
+    old = f"time() - gpupool_start_time_seconds{{{POOL}}} > {2 * window}"
     return [
         graph("Requested by tag", "What the memory is used for, as the program says it with "
               "TagScope.", "bytes",
               [(f"sum by (tag) (gpupool_tag_requested_bytes{{{POOL}}})", "{{tag}}")], stack=True,
               min=0),
-        graph("Growth by tag", "Bytes a second, over ten minutes of one process: a start is no "
-              "growth. Above zero for hours: a leak, or a cache without a bound.", "binBps",
+        graph("Growth by tag", "Bytes a second, over ten minutes, of processes that are twice as "
+              "old: a start is no growth. Above zero for hours: a leak, or a cache without a bound.", "binBps",
               [(f"sum by (tag) (deriv(gpupool_tag_requested_bytes{{{POOL}}}[{window // 60}m]) and "
                 f"on (job, instance, device, pool) ({old}))", "{{tag}}")],
-              no_value="no process in sight is older than ten minutes",
+              no_value="no process in sight is older than twenty minutes",
               runbook="GpupoolMemoryLeakSuspected"),
         table("Alerts that fire", "Alerts about the processes in sight, as the shipped rules have "
               "them.", [(f'ALERTS{{{IN_PROCESS}, alertname=~"Gpupool.*", alertstate="firing"}}', "")],
