@@ -19,6 +19,9 @@ LASTS = f"clamp_min({HEADROOM}, 0) / ({GROWTH}) and ({AGE} > 3600)"
 SHARES = steps(RED, (0.03, ORANGE), (0.1, YELLOW), (0.2, GREEN))
 FRAGMENTED = steps(GREEN, (0.3, YELLOW), (0.5, ORANGE), (0.8, RED))
 HOURS = steps(RED, (3600, ORANGE), (4 * 3600, YELLOW), (24 * 3600, GREEN))
+# An empty cell has the lowest threshold's colour otherwise, here red.
+NO_TREND = [{"type": "special", "options": {"match": "null+nan", "result": {
+    "text": "no trend", "color": "transparent", "index": 0}}}]
 LASTS_TEXT = ("headroom over its growth of the last hour, where that is more than half a percent of "
               "the limit and the process is older than an hour")
 MANY = "Ten ranks at the most at each moment."
@@ -88,15 +91,15 @@ def ranks():
                                   **gauge_cell(SHARES)}),
         ("Value #B", "bytes", {"unit": "bytes", "custom__width": 90}),
         ("Value #C", "lasts", {"unit": "s", "decimals": 1, "noValue": "no trend",
-                               "custom__width": 90, **colored_cell(HOURS)}),
-        ("Value #D", "largest possible", {"unit": "bytes", "custom__width": 125}),
+                               "mappings": NO_TREND, "custom__width": 90, **colored_cell(HOURS)}),
+        ("Value #D", "largest possible", {"unit": "bytes", "custom__width": 145}),
         ("Value #E", "needed", {"unit": "bytes", "noValue": "not declared", "custom__width": 105}),
-        ("Value #F", "fragmentation", {"unit": "percentunit", "decimals": 1, "custom__width": 115,
+        ("Value #F", "fragmentation", {"unit": "percentunit", "decimals": 1, "custom__width": 130,
                                        **colored_cell(FRAGMENTED)}),
         ("Value #G", "failed", {"decimals": 0, "custom__width": 70,
                                 **colored_cell(steps("transparent", (0.5, RED)))}),
         ("Value #H", "age", {"unit": "s", "decimals": 1, "custom__width": 90}),
-        ("device", "device", {"custom__width": 70}), ("pool", "pool", {"custom__width": 80}),
+        ("device", "device", {"custom__width": 85}), ("pool", "pool", {"custom__width": 80}),
         ("job", "scrape", {"custom__width": 120}),
     ]
     return table(
@@ -190,11 +193,11 @@ def signs():
         graph("Served outside the pool", "Fallbacks as a share of requests: each costs a driver call "
               f"that stops the device. {MANY}", "percentunit",
               [(f"topk(10, {rate_share('gpupool_fallbacks_total', 'gpupool_allocation_requests_total')})",
-                WHO)], 8, min=0, runbook="GpupoolDriverFallbackRateHigh",
+                WHO)], 8, min=0, runbook="GpupoolDriverFallbackRateHigh", custom={"axisSoftMax": 0.01},
               no_value="no request in the time shown"),
         graph("Waiting for the driver", "Share of the time in which threads that allocate wait for "
               f"the driver (100 %: one thread, always). {MANY}", "percentunit",
-              [(f"topk(10, {wait})", WHO)], 8, min=0, runbook="GpupoolRecyclingCostly"),
+              [(f"topk(10, {wait})", WHO)], 8, min=0, custom={"axisSoftMax": 0.05}, runbook="GpupoolRecyclingCostly"),
         graph("Requests without a miss", "Share of requests that needed neither the driver nor a "
               "wait: the ten ranks with the smallest.", "percentunit",
               [("bottomk(10, "
@@ -206,7 +209,7 @@ def signs():
               [("topk(10, " + by_rank(
                   f"min_over_time(gpupool_pending_free_bytes{{{JOBS}}}[10m]) / "
                   f"(gpupool_reserved_bytes{{{JOBS}}} > 0)") + ")", WHO)], 8, min=0,
-              no_value="nothing is held", runbook="GpupoolPendingFreesStuck"),
+              custom={"axisSoftMax": 0.2}, no_value="nothing is held", runbook="GpupoolPendingFreesStuck"),
     ]
 
 

@@ -57,9 +57,9 @@ PLANTED = [
 
 def page_of_demo(program, folder):
     port = processes.free_port()
-    with processes.running("demo", [program, "demo", "--port", port, "--for", 60], folder) as process:
+    with processes.running("demo", [program, "demo", "--port", port, "--for", 120], folder) as process:
         url = f"http://127.0.0.1:{port}/metrics"
-        processes.wait_for("requests", 20, lambda: re.search(
+        processes.wait_for("requests", 60, lambda: re.search(
             r"^gpupool_allocation_requests_total\S* [1-9]\d{3}", processes.get(url), re.M), process)
         page = processes.get(url)
         processes.require(process.stop() == 0, process.output())
