@@ -57,7 +57,7 @@ if(TARGET gpupool)
 endif()
 install(DIRECTORY configs dashboards DESTINATION ${gpupool_share_dir}
         PATTERN "__pycache__" EXCLUDE
-        # The page travels in the program.
-        REGEX "/dashboards/live$" EXCLUDE)
+        # The page travels in the program; pictures are made in a checkout.
+        REGEX "/dashboards/(live|pictures)$" EXCLUDE)
 install(DIRECTORY tools/data/ DESTINATION ${gpupool_share_dir}/traces)
 install(DIRECTORY docs/runbooks DESTINATION ${gpupool_share_dir})

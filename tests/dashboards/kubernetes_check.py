@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The objects for the Prometheus operator: the rules in PrometheusRule are those of Prometheus, byte for
-byte and to promtool, and PodMonitor has a named port for each rank, with the bounds of the scrape job.
+byte and to promtool, and PodMonitor has a named port for each rank, with the bounds of the scrape job. The ConfigMap has every
+dashboard, as it is shipped, under the label that Grafana's sidecar looks for.
 
     kubernetes_check.py SOURCE_DIRECTORY
 """
+import json
 import pathlib
 import re
 import subprocess
@@ -55,17 +57,38 @@ def check_monitor(source, text, values):
         yield f"bounds of the scrape job: {bounds}"
 
 
+def check_dashboards(source, text):
+    head, _, data = text.partition("\ndata:\n")
+    if 'grafana_dashboard: "1"' not in head or "\nkind: ConfigMap\n" not in head:
+        yield "no ConfigMap with the label grafana_dashboard"
+    held = dict(re.findall(r"^  (\S+\.json): \|\n    (.*)$", data, re.M))
+    shipped = {file.name: file for file in (source / "dashboards/grafana").glob("*.json")}
+    if set(held) != set(shipped):
+        yield f"the ConfigMap has {sorted(held)}"
+    for name in set(held) & set(shipped):
+        if json.loads(held[name]) != json.loads(shipped[name].read_text()):
+            yield f"{name} in the ConfigMap is another one"
+    if len(text) > 2 ** 20:
+        yield f"{len(text)} bytes: more than a ConfigMap may have"
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
     values = RuleSet(source).values
     rules = (source / "configs/kubernetes/prometheus-rule.yaml").read_text()
     monitor = (source / "configs/kubernetes/pod-monitor.yaml").read_text()
     faults = [*check_rules(source, rules), *check_monitor(source, monitor, values)]
+    dashboards = (source / "configs/kubernetes/dashboards.yaml").read_text()
+    faults += check_dashboards(source, dashboards)
+    for broken in (dashboards.replace("gpupool-fleet.json", "fleet.json"),
+                   dashboards.replace("gpupool_reserved_bytes", "gpupool_held_bytes", 1)):
+        if not list(check_dashboards(source, broken)):
+            faults.append("another dashboard was accepted")
     if not list(check_rules(source, rules.replace("> 0.5", "> 0.4"))):
         faults.append("another threshold was accepted")
     if not list(check_monitor(source, monitor.replace("port: gpupool-7", "port: gpupool-8"), values)):
         faults.append("another port was accepted")
-    print("\n".join(faults) if faults else "PrometheusRule and PodMonitor are right")
+    print("\n".join(faults) if faults else "PrometheusRule, PodMonitor and dashboards are right")
     return 1 if faults else 0
 
 
