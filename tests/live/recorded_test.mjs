@@ -96,6 +96,7 @@ served('a replay: plays to its end, and a click on a chart goes there', replay, 
 
 served('a replay is no process: nothing is asked by the clock, and nothing looks alive', replay,
     async (page) => {
+      await page.waitForLoadState('networkidle');
       let asked = 0;
       page.on('request', () => { asked += 1; });
       await page.waitForTimeout(2500);

@@ -95,7 +95,8 @@ class Served(Case):
         self.assertEqual(serving.stop(signal.SIGINT), 0)
 
     def test_a_snapshot_that_was_saved_is_served_and_printed(self):
-        replay = Serving(self, "replay", self.write("small.trace", TRACE), "--serve")
+        replay = Serving(self, "replay", self.write("small.trace", TRACE), "--serve",
+                         "--cache-large", "0")
         status, body = replay.get("api/v1/snapshot")
         self.assertEqual(status, 200)
         path = self.write("snap.json.gz", gzip.compress(body))
@@ -147,7 +148,7 @@ class Served(Case):
         self.expect_refused(run("snapshot", self.folder / "none.json"), "none.json")
         self.expect_refused(run("snapshot", self.folder), str(self.folder))
         for name, content, reason in (
-                ("empty.json", "", "no JSON"), ("half.json", '{"schema":', "no JSON"),
+                ("empty.json", "", "is empty"), ("half.json", '{"schema":', "no JSON"),
                 ("trace.json", TRACE, "no JSON"), ("list.json", "[]", "schema"),
                 ("stats.json", '{"schema":"gpupool.stats","version":1}', "gpupool.stats"),
                 ("next.json", '{"schema":"gpupool.snapshot","version":2}', "version is 2"),

@@ -88,7 +88,9 @@ RecordedSources snapshot_sources(const SnapshotFile& file) {
   sources.stats = fixed_answer(file.stats_json);
   sources.snapshot = fixed_answer(file.snapshot_json);
   sources.events = fixed_answer(file.events_json);
-  sources.last_failure = fixed_answer(file.last_failure_json);
+  static const std::string kNone = "{\"happened\":false}\n";
+  sources.last_failure =
+      fixed_answer(file.last_failure_json.empty() ? kNone : file.last_failure_json);
   sources.would_fit = [&file](const Query& query) { return would_fit(file, query); };
   return sources;
 }

@@ -200,7 +200,8 @@ async function look(): Promise<number> {
   mapSignature = '';
   mapPending = false;
   const drawn = new Promise<void>((resolve) => { mapWaits = resolve; });
-  await Promise.all([updateFailure(current.stats), events.update()]);
+  const hasEvents = recording?.kind !== 'snapshot' || recording.has_events;
+  await Promise.all([updateFailure(current.stats), ...(hasEvents ? [events.update()] : [])]);
   showRest(current);
   if (mapPending) await drawn;
   showStale(false);
