@@ -16,6 +16,8 @@
 #include "tools/check_config/command.h"
 #include "tools/demo/command.h"
 #include "tools/sd/command.h"
+#include "tools/serve/serve.h"
+#include "tools/snapshot/command.h"
 #endif
 #if GPUPOOL_TOOLS_TOP
 #include "tools/top/command.h"
@@ -49,13 +51,18 @@ ExitCode run(int argc, char** argv) {
   app.set_version_flag("--version", version_text());
   app.failure_message(CLI::FailureMessage::simple);
   Action action;
+#if GPUPOOL_TOOLS_EXPORTER
+  add_replay_command(app, action, serve_replay);
+#else
   add_replay_command(app, action);
+#endif
   add_compare_command(app, action);
   add_advise_command(app, action);
 #if GPUPOOL_TOOLS_EXPORTER
   add_demo_command(app, action);
   add_check_config_command(app, action);
   add_sd_command(app, action);
+  add_snapshot_command(app, action);
 #endif
 #if GPUPOOL_TOOLS_TOP
   add_top_command(app, action);

@@ -2,10 +2,12 @@
 //
 //   node pictures.mjs PAGE_SERVER FOLDER [STATE or LOOK ...]   STATE-light.png, -dark, -narrow
 //   node pictures.mjs PAGE_SERVER ../../docs/pictures documents   those that documents show, smaller
+//   node pictures.mjs GPUPOOL FOLDER recorded [TRACE ARGUMENTS]   of a replay; the last for documents
 //
-// PAGE_SERVER is the build's bin/gpupool_page_server.
-import { mkdir, writeFile } from 'node:fs/promises';
+// PAGE_SERVER is the build's bin/gpupool_page_server, GPUPOOL its bin/gpupool.
+import { mkdir, unlink, writeFile } from 'node:fs/promises';
 import { launch, open, ready } from '../../tests/live/browser.mjs';
+import { jobTrace, RecordedServer } from '../../tests/live/recorded_server.mjs';
 import { FAILING, SCENES } from '../../tests/live/scenes.mjs';
 import { PageServer } from '../../tests/live/server.mjs';
 import { smaller } from './png.mjs';
@@ -83,11 +85,37 @@ async function documents(program, browser, folder) {
   });
 }
 
+/** At the worst fragmentation, in each look, and from the top to the map for documents. */
+async function recorded(program, browser, folder, given) {
+  const trace = `${folder}/step.trace`;
+  await writeFile(trace, jobTrace());
+  RecordedServer.program = program;
+  const server = await RecordedServer.start(['replay', ...(given.length > 0 ? given :
+    [trace, '--recycling', 'off', '--capacity', '512MiB']), '--serve']);
+  const looks = { ...LOOKS, documents: { viewport: { width: 1100, height: 900 }, colorScheme: 'light' } };
+  for (const [name, look] of Object.entries(looks)) {
+    const { page, close } = await open(browser, server.url, look);
+    await ready(page);
+    await page.locator('#place-jumps').getByRole('button', { name: /▲/ }).click();
+    await page.waitForTimeout(1500);
+    if (name === 'documents') {
+      await part(page, 'header', '#map', `${folder}/page-replay.png`);
+    } else {
+      await page.screenshot({ path: `${folder}/replay-${name}.png`, fullPage: true });
+    }
+    await close();
+  }
+  await server.end();
+  await unlink(trace);
+}
+
 const [program, folder, ...words] = process.argv.slice(2);
 if (folder === undefined) throw new Error('usage: node pictures.mjs PAGE_SERVER FOLDER [WORD ...]');
 await mkdir(folder, { recursive: true });
 const browser = await launch();
-if (words.includes('documents')) {
+if (words[0] === 'recorded') {
+  await recorded(program, browser, folder, words.slice(1));
+} else if (words.includes('documents')) {
   await documents(program, browser, folder);
 } else {
   const looks = words.filter((word) => word in LOOKS);

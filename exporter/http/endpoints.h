@@ -35,16 +35,10 @@
 #include "exporter/http/access.h"
 #include "exporter/http/http_message.h"
 #include "exporter/http/query.h"
+#include "exporter/http/responses.h"
 #include "exporter/metrics/page_families.h"
 
 namespace gpupool::internal {
-
-/// An answer of the API.
-struct Document {
-  std::string body;
-  std::string packed_body;  // the same in gzip's format, where somebody has made it
-  std::string version;      // changes whenever the body does; empty: not known
-};
 
 /// Where the answers about one pool come from; each may throw, which becomes a 500 and is counted.
 /// One that is not there is a 404.

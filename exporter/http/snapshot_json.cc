@@ -299,7 +299,11 @@ void MapWriter::write(JsonWriter& json, const Pool& pool, bool with_details) con
 }  // namespace
 
 std::string snapshot_json(const Pool& pool, std::uint64_t sequence, bool with_details) {
-  const StatsV1 stats = pool.stats();
+  return snapshot_json(pool, pool.stats(), sequence, with_details);
+}
+
+std::string snapshot_json(const Pool& pool, const StatsV1& stats, std::uint64_t sequence,
+                          bool with_details) {
   MapWriter map(stats, pool.tag_names().size());
   pool.visit_blocks_in_parts([&map](const BlockInfo& info) { map.add(info); });
   constexpr std::size_t kTextBesideBlocks = std::size_t{64} << 10;

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "gpupool/pool.h"
+#include "gpupool/stats.h"
 
 namespace gpupool::internal {
 
@@ -26,6 +27,9 @@ inline constexpr std::size_t kMaxBlocksShown = 250'000;
 /// `sequence` numbers the snapshots of a process. Without details there are no addresses and no
 /// names of tags.
 std::string snapshot_json(const Pool& pool, std::uint64_t sequence, bool with_details);
+/// The same with the pool's numbers as somebody has taken them, right now.
+std::string snapshot_json(const Pool& pool, const StatsV1& stats, std::uint64_t sequence,
+                          bool with_details);
 
 }  // namespace gpupool::internal
 

@@ -5,10 +5,10 @@ set(page_folder ${CMAKE_CURRENT_LIST_DIR})
 set(page_source ${CMAKE_CURRENT_BINARY_DIR}/page_assets.cc)
 set(live_folder ${PROJECT_SOURCE_DIR}/dashboards/live)
 set(live_files build.mjs index.html package-lock.json package.json page.css
-  src/api.ts src/charts.ts src/dom.ts src/download.ts src/events.ts src/fit.ts src/leak.ts
+  src/api.ts src/between.ts src/charts.ts src/dom.ts src/download.ts src/events.ts src/fit.ts src/leak.ts
   src/main.ts src/map_data.ts src/map_kinds.ts src/map_layout.ts src/map_paint.ts src/map_panel.ts
-  src/past.ts src/pickle.ts src/postmortem.ts src/seen.ts src/sizes.ts src/status.ts src/tags.ts
-  src/text.ts src/theme.ts src/tiles.ts src/torch_snapshot.ts src/worker.ts)
+  src/past.ts src/pickle.ts src/postmortem.ts src/recorded.ts src/seen.ts src/sizes.ts src/status.ts
+  src/tags.ts src/text.ts src/theme.ts src/tiles.ts src/torch_snapshot.ts src/worker.ts)
 list(TRANSFORM live_files PREPEND ${live_folder}/)
 
 find_program(GPUPOOL_NODE node)

@@ -51,6 +51,22 @@ export function spec(name, { scene, lines, options = {}, allowed, path = '' }, b
   } });
 }
 
+/** A spec of the page as `start` serves it: a server with its `url`, and an end. */
+export function served(name, start, body, options = {}) {
+  specs.push({ name, body: async (browser) => {
+    const server = await start();
+    try {
+      const { page, wrong, close } = await open(browser, server.url, options);
+      await ready(page);
+      await body(page, server);
+      assert.deepEqual(wrong, [], 'the page is quiet, and asks nobody else');
+      await close();
+    } finally {
+      await server.end();
+    }
+  } });
+}
+
 /** Waits until what `read` finds in the page fits; the last value stands in the failure. */
 export async function until(page, read, fits, what) {
   const end = Date.now() + 20_000;

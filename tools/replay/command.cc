@@ -14,6 +14,7 @@
 #include "tools/replay/load_traces.h"
 #include "tools/replay/replay.h"
 #include "tools/replay/report.h"
+#include "tools/serve/bind.h"
 #include "tools/terminal/progress_bar.h"
 
 namespace gpupool::tools {
@@ -27,6 +28,8 @@ struct Given {
   bool recycling_wait = false;
   bool alias_reuse = false;
   bool seed = false;
+  bool passes = false;
+  bool bind = false;
 };
 
 struct ReplayCommand {
@@ -36,7 +39,10 @@ struct ReplayCommand {
   double recycling_wait_percent = 5;
   bool finds_capacity = false;
   bool is_json = false;
+  bool is_served = false;
+  std::string bind = kDefaultBind;
   std::vector<std::string> paths;
+  ServeReplay serve;  // nullptr: this build cannot
 };
 
 const std::map<std::string, DeviceChoice> kDevices = {{"sim", DeviceChoice::simulated},
@@ -66,6 +72,7 @@ void note_void_options(const ReplayCommand& command) {
   if (command.given.seed && options.fault_probability == 0) {
     print_error("--seed has no effect without --fault-rate");
   }
+  if (command.given.bind && !command.is_served) print_error("--bind has no effect without --serve");
 }
 
 /// All results, and what they were played on.
@@ -119,8 +126,32 @@ void explain_failures(const std::vector<PassResult>& results) {
   }
 }
 
+/// Why --serve does not go with what else was given; empty where it does.
+std::string refuse_serving(const ReplayCommand& command) {
+  if (command.paths.size() != 1) return "--serve shows one trace, and more were given";
+  if (command.is_json) return "--serve prints no table that --json could replace";
+  if (command.finds_capacity) return "--serve plays the trace once: without --find-capacity";
+  if (command.given.passes && command.options.passes != 1) {
+    return "--serve plays the trace once: without --passes";
+  }
+  if (command.options.device == DeviceChoice::cuda) {
+    return "--serve plays the trace again for each look at it: with --device sim";
+  }
+  return "";
+}
+
+ExitCode serve(const ReplayCommand& command, ReplayOptions options, std::vector<Trace> traces) {
+  options.device = DeviceChoice::simulated;
+  return command.serve(std::move(traces.front()), options, command.bind);
+}
+
 ExitCode run_replay(const ReplayCommand& command) {
   ReplayOptions options = command.options;
+  if (const std::string refused = command.is_served ? refuse_serving(command) : "";
+      !refused.empty()) {
+    print_error(refused);
+    return ExitCode::usage;
+  }
   if (command.finds_capacity && options.fault_probability > 0) {
     print_error("--find-capacity needs calls that do not fail: without --fault-rate");
     return ExitCode::usage;
@@ -128,7 +159,7 @@ ExitCode run_replay(const ReplayCommand& command) {
   note_void_options(command);
   options.runtime.slack = command.slack_percent / 100;
   options.runtime.recycling_wait = command.recycling_wait_percent / 100;
-  const Result<std::vector<Trace>, Status> traces = load_traces(command.paths);
+  Result<std::vector<Trace>, Status> traces = load_traces(command.paths);
   if (!traces.ok()) {
     print_error(traces.error().message);
     return ExitCode::usage;
@@ -136,6 +167,7 @@ ExitCode run_replay(const ReplayCommand& command) {
   if (command.given.recycling_wait && options.runtime.recycling == Recycling::eager) {
     note_untimed(traces.value());
   }
+  if (command.is_served) return serve(command, options, std::move(traces).value());
   // Held to the end: each trace opens the device anew, which is cheap while it is in use.
   const Result<Device, Status> device = open_device(options.device, SimulatedTime::virtual_time);
   if (!device.ok()) {
@@ -159,13 +191,26 @@ ExitCode run_replay(const ReplayCommand& command) {
                           : to_table(all.results, options, all.setting, inspect_terminal(stdout)));
 }
 
+CLI::Option* add_serve_options(CLI::App& replay, ReplayCommand& command) {
+  replay.add_flag("--serve", command.is_served,
+                  "Play the trace once on the simulated device and serve the page on it, to go "
+                  "through the job by hand, until stopped");
+  return replay
+      .add_option(
+          "--bind", command.bind,
+          std::string("Where --serve does, on this machine alone, port 0 for any (default ") +
+              kDefaultBind + ")")
+      ->type_name("HOST:PORT");
+}
+
 }  // namespace
 
-void add_replay_command(CLI::App& app, Action& action) {
+void add_replay_command(CLI::App& app, Action& action, const ServeReplay& serve) {
   CLI::App& replay = *app.add_subcommand(
       "replay", "Play recorded allocation traces through a pool as fast as possible");
   // Shared with the callbacks, which run while the line is parsed and after.
   const auto command = std::make_shared<ReplayCommand>();
+  command->serve = serve;
   ReplayOptions& options = command->options;
   add_choice(replay, "--device", kDevices, options.device,
              "Device to use (auto: a GPU where there is one)");
@@ -193,8 +238,9 @@ void add_replay_command(CLI::App& app, Action& action) {
       replay, "--cache-large",
       [command](std::uint64_t bytes) { command->options.cache_large_bytes = bytes; },
       "Freed blocks above 128 KiB that threads keep (default 32MiB)");
-  add_number(replay, "--passes", options.passes, 1, kMaxPasses,
-             "Times each trace is played through the same pool (default 2)");
+  const CLI::Option* const passes =
+      add_number(replay, "--passes", options.passes, 1, kMaxPasses,
+                 "Times each trace is played through the same pool (default 2)");
   replay.add_flag("--completions", options.honour_completions,
                   "Keep a block until its last use on another stream is complete");
   add_number(replay, "--scale", options.scale, 1, kMaxScale,
@@ -207,11 +253,14 @@ void add_replay_command(CLI::App& app, Action& action) {
                   "Search the smallest capacity at which no request of any pass fails, and show "
                   "the passes at that; more passes may need more");
   replay.add_flag("--json", command->is_json, "Print one JSON array instead of a table");
+  CLI::Option* bind = nullptr;
+  if (serve) bind = add_serve_options(replay, *command);
   replay.add_option("TRACE", command->paths, "gpupool traces or MiniMalloc CSV, plain or gzip'd")
       ->required();
-  replay.callback([command, slack, recycling_wait, alias_reuse, seed, &action] {
-    command->given = {slack->count() != 0, recycling_wait->count() != 0, alias_reuse->count() != 0,
-                      seed->count() != 0};
+  replay.callback([command, slack, recycling_wait, alias_reuse, seed, passes, bind, &action] {
+    command->given = {slack->count() != 0,       recycling_wait->count() != 0,
+                      alias_reuse->count() != 0, seed->count() != 0,
+                      passes->count() != 0,      bind != nullptr && bind->count() != 0};
     action = [command] { return run_replay(*command); };
   });
 }

@@ -42,7 +42,12 @@ class Loop {
 
   /// Plays the steps once.
   template <class System>
-  LoopResult play(System& system);
+  LoopResult play(System& system) {
+    return play(system, 0, steps_.size());
+  }
+  /// Plays steps `first` up to `end`.
+  template <class System>
+  LoopResult play(System& system, std::size_t first, std::size_t end);
   /// Frees what is left. Returns how many frees were refused.
   template <class System>
   std::uint64_t free_rest(System& system);
@@ -54,13 +59,15 @@ class Loop {
 };
 
 template <class System>
-LoopResult Loop::play(System& system) {
+LoopResult Loop::play(System& system, std::size_t first, std::size_t end) {
+  const Step* const last = steps_.data() + end;
   void** const pointers = pointers_.data();
   std::uint64_t failed = 0;
   std::uint64_t failed_bytes = 0;
   std::uint64_t refused = 0;
   const auto start = std::chrono::steady_clock::now();
-  for (const Step& step : steps_) {
+  for (const Step* at = steps_.data() + first; at != last; ++at) {
+    const Step& step = *at;
     switch (step.kind) {
       case StepKind::allocate: {
         const Result<void*> block = system.allocate(step.amount, step.stream);
@@ -78,9 +85,9 @@ LoopResult Loop::play(System& system) {
       case StepKind::maintain: system.pass_time(step.amount); break;
     }
   }
-  const auto end = std::chrono::steady_clock::now();
+  const auto stop = std::chrono::steady_clock::now();
   LoopResult result;
-  result.ns = std::chrono::duration<double, std::nano>(end - start).count();
+  result.ns = std::chrono::duration<double, std::nano>(stop - start).count();
   result.failed = failed;
   result.failed_bytes = failed_bytes;
   result.refused_frees = refused;

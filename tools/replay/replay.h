@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "gpupool/observer.h"
 #include "gpupool/options.h"
 #include "gpupool/status.h"
 #include "tools/device/device.h"
@@ -37,6 +38,7 @@ struct ReplayOptions {
   std::uint64_t scale = 1;
   std::uint64_t seed = 0;
   double fault_probability = 0;
+  SlowPathObserver* observer = nullptr;  // of each pool that is made
 };
 
 struct PassResult {

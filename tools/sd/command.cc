@@ -14,6 +14,7 @@
 #include "exporter/http/socket_address.h"
 #include "tools/demo/stop_signal.h"
 #include "tools/sd/target_list.h"
+#include "tools/serve/serve.h"
 #include "tools/trace/line_reader.h"
 
 namespace gpupool::tools {
@@ -31,21 +32,6 @@ struct SdCommand {
   std::optional<std::chrono::nanoseconds> keep;
   bool is_once = false;
 };
-
-/// "127.0.0.1:80", "[::1]:80"; nothing for anything else.
-std::optional<internal::ListenOptions> parse_endpoint(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  std::string host = text.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  std::uint64_t port = 0;
-  if (!parse_number(text.substr(colon + 1), port) || port > UINT16_MAX) return std::nullopt;
-  const auto address = internal::parse_address(host, static_cast<std::uint16_t>(port));
-  const std::string again = internal::endpoint_text(host, static_cast<std::uint16_t>(port));
-  // Only what reads as it is written: brackets around an IPv6 address alone, no leading zero.
-  if (!address || again != text) return std::nullopt;
-  return internal::ListenOptions{.address = host, .port = static_cast<std::uint16_t>(port)};
-}
 
 HttpResponse plain(int status, std::string body) {
   HttpResponse response;

@@ -83,6 +83,51 @@ export interface StatsAnswer {
   stats: Stats;
 }
 
+export interface Moment {
+  operation: number;
+  time_ms: number;
+  value: number;
+}
+export interface Mark {
+  operation: number;
+  time_ms: number;
+  bytes: number;
+}
+export interface Marks {
+  count: number;
+  first: Mark[];
+}
+
+/** What is shown where nothing lives: a job that was played again, at any place of it. */
+export interface ReplayInfo {
+  kind: 'replay';
+  name: string;
+  operations: number;
+  stride: number;
+  has_time: boolean;
+  duration_ms: number;
+  measure: 'fragmentation_ratio' | 'split_free_bytes';
+  peak_held: Moment;
+  worst?: Moment;
+  birth?: Moment & { from_operation: number; from: number };
+  failures: Marks;
+  fallbacks: Marks;
+}
+/** A moment that somebody has saved. */
+export interface SnapshotInfo {
+  kind: 'snapshot';
+  name: string;
+  time_ms: number;
+  has_counters: boolean;
+  has_events: boolean;
+}
+export type RecordingInfo = ReplayInfo | SnapshotInfo;
+
+export interface PoolsAnswer {
+  pools: PoolName[];
+  recording?: RecordingInfo['kind'];
+}
+
 export interface PoolName {
   pool: string;
   device: number;
@@ -144,11 +189,26 @@ export interface FitAnswer extends Pick<Memory, 'largest_free_block_bytes' |
 }
 
 const TIMEOUT_MS = 3000;
+// A recording may have to be played from its start before it can answer.
+const RECORDED_TIMEOUT_MS = 120_000;
+
+let timeoutMs = TIMEOUT_MS;
+let place: number | null = null;
+
+/** Answers are those of a recording: they may take their time. */
+export function askRecording(): void {
+  timeoutMs = RECORDED_TIMEOUT_MS;
+}
+
+/** From now on what is asked is how it was right after that operation. */
+export function setPlace(operation: number): void {
+  place = operation;
+}
 
 export class NotServed extends Error {}
 
 const get = (path: string): Promise<Response> =>
-  fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS) });
+  fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(timeoutMs) });
 
 /** The answer as JSON. */
 export async function ask<T>(path: string): Promise<T> {
@@ -171,6 +231,7 @@ export function path(name: string, pool: PoolName | null,
     query.set('pool', pool.pool);
     query.set('device', String(pool.device));
   }
+  if (place !== null && name !== 'history') query.set('at', String(place));
   for (const [key, value] of Object.entries(parameters)) query.set(key, String(value));
   const text = query.toString();
   return `/api/v1/${name}${text === '' ? '' : `?${text}`}`;

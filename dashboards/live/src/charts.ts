@@ -26,8 +26,8 @@ interface Chart {
 const column = (name: Column) => (past: Past): (number | null)[] => past.columns[name];
 
 function hitRatios(past: Past): (number | null)[] {
-  const requests = past.perSecond('requests');
-  return past.perSecond('hits').map((hits, i) => {
+  const requests = past.rises('requests');
+  return past.rises('hits').map((hits, i) => {
     const all = requests[i];
     return hits === null || all === null || all === undefined || all === 0 ? null : hits / all;
   });
@@ -35,7 +35,10 @@ function hitRatios(past: Past): (number | null)[] {
 
 const BYTES = { name: 'bytes', text: bytesText };
 const RATIO = { name: 'ratio', text: (value: number) => `${Math.round(100 * value)} %`, highest: 1 };
-const RATE = { name: 'rate', text: (value: number) => `${rateText(value)}/s` };
+let perText = '/s';
+const rate = (value: number): string => `${rateText(value)}${perText}`;
+const RATE = { name: 'rate',
+  text: (value: number): string => (perText === '/s' ? rate(value) : rateText(value)) };
 
 const CHARTS: Chart[] = [
   { id: 'bytes', title: 'Memory', question: 'how near to the limit, and how much of it is used',
@@ -57,10 +60,10 @@ const CHARTS: Chart[] = [
       { name: 'hit ratio', colour: '--chart-1', scale: 'ratio', text: ratioText, values: hitRatios }] },
   { id: 'driver', title: 'Driver calls', question: 'how busy the driver is kept, and by moving pages',
     scales: [RATE], lines: [
-      { name: 'driver calls', colour: '--chart-3', scale: 'rate', text: (v) => `${rateText(v)}/s`,
+      { name: 'driver calls', colour: '--chart-3', scale: 'rate', text: rate,
         values: (past) => past.perSecond('driver_calls') },
       { name: 'pages moved', colour: '--chart-1', dash: [7, 4], scale: 'rate',
-        text: (v) => `${rateText(v)}/s`, values: (past) => past.perSecond('pages_recycled') }] },
+        text: rate, values: (past) => past.perSecond('pages_recycled') }] },
 ];
 
 const MARKERS: { column: Column; letter: string; name: string; colour: string }[] = [
@@ -68,6 +71,12 @@ const MARKERS: { column: Column; letter: string; name: string; colour: string }[
   { column: 'reconfigurations', letter: 'C', name: 'settings changed', colour: '--dim' },
   { column: 'trims', letter: 'T', name: 'memory given back', colour: '--dim' },
 ];
+
+/** Of a recording: the row that is shown, and what else is marked besides the counters. */
+export interface Place {
+  row: number;
+  marks: { at: number; letter: string; name: string; colour: string }[];
+}
 
 /** Seconds at which a counter rose. */
 function marksOf(past: Past, name: Column): number[] {
@@ -77,6 +86,28 @@ function marksOf(past: Past, name: Column): number[] {
     if (before !== undefined && value > before) marks.push((past.timesMs[i] ?? 0) / 1000);
   });
   return marks;
+}
+
+function drawPlace(plot: uPlot, past: Past, place: Place): void {
+  const context = plot.ctx;
+  const scale = devicePixelRatio || 1;
+  const line = (at: number, colour: string, width: number, letter: string): void => {
+    const x = plot.valToPos(at / 1000, 'x', true);
+    context.strokeStyle = cssColour(colour);
+    context.fillStyle = context.strokeStyle;
+    context.lineWidth = width * scale;
+    context.beginPath();
+    context.moveTo(x, plot.bbox.top);
+    context.lineTo(x, plot.bbox.top + plot.bbox.height);
+    context.stroke();
+    context.fillText(letter, x, plot.bbox.top - 3 * scale);
+  };
+  context.save();
+  context.font = `bold ${11 * scale}px system-ui, "DejaVu Sans", sans-serif`;
+  context.textAlign = 'center';
+  for (const mark of place.marks) line(mark.at, mark.colour, 1.5, mark.letter);
+  line(past.timesMs[place.row] ?? 0, '--mark', 2, '▼');
+  context.restore();
 }
 
 function drawMarks(plot: uPlot, past: Past): void {
@@ -112,8 +143,10 @@ class ChartView {
   private readonly values: HTMLElement;
   private readonly figure: HTMLElement;
   private past: Past | null = null;
+  private place: Place | null = null;
 
-  constructor(private readonly chart: Chart, root: HTMLElement) {
+  constructor(private readonly chart: Chart, root: HTMLElement,
+      private readonly choose: (row: number) => void) {
     this.values = make('ul', { class: 'values' });
     this.box = make('div', { class: 'plot', 'aria-hidden': 'true' });
     this.figure = make('figure', { class: 'chart', role: 'group', tabindex: '0' },
@@ -131,6 +164,13 @@ class ChartView {
     if (this.plot === null) this.plot = this.make(data);
     else this.plot.setData(data);
     this.showValues(data, null);
+  }
+
+  showPlace(place: Place): void {
+    this.place = place;
+    if (this.plot === null) return;
+    this.plot.redraw(false);
+    this.showValues(this.plot.data, null);
   }
 
   restyle(): void {
@@ -156,7 +196,7 @@ class ChartView {
 
   /** The values at the pointer, or the last ones: in words, as the plot itself is a picture. */
   private showValues(data: uPlot.AlignedData, index: number | null): void {
-    const last = (data[0]?.length ?? 0) - 1;
+    const last = this.place?.row ?? (data[0]?.length ?? 0) - 1;
     const at = index ?? last;
     const items = this.chart.lines.map((line, i) => {
       const value = data[i + 1]?.[at];
@@ -172,7 +212,8 @@ class ChartView {
       this.values.append(item);
     }
     items.forEach((text, i) => setText(this.values.children[i]?.lastElementChild ?? this.values, text));
-    const when = index === null || index === last ? 'now' :
+    const isHere = index === null || index === last;
+    const when = isHere && this.place === null ? 'now' : isHere ? 'at the place shown' :
       clockText((data[0]?.[at] ?? 0) * 1000);
     setAttribute(this.figure, 'aria-label', `${this.chart.title}, ${when}: ${items.join(', ')}`);
   }
@@ -183,8 +224,12 @@ class ChartView {
     const font = '11px system-ui, "DejaVu Sans", sans-serif';
     const axes: uPlot.Axis[] = [{ stroke: dim, grid: { stroke: line, width: 1 },
       ticks: { stroke: line }, font, values: (_, times) =>
-        times.map((time) => clockText(time * 1000).slice(0, 5)), space: 64, size: 28 }];
-    const scales: uPlot.Scales = { x: { time: true } };
+        times.map((time) => axisText(time * 1000)), space: 64, size: 28 }];
+    if (this.place !== null) {
+      const first = axes[0];
+      if (first !== undefined) first.incrs = DECIMALS;
+    }
+    const scales: uPlot.Scales = { x: { time: this.place === null } };
     this.chart.scales.forEach((scale, i) => {
       const axis: uPlot.Axis = { scale: scale.name, side: i === 0 ? 3 : 1, stroke: dim, size: 66,
         font, grid: i === 0 ? { stroke: line, width: 1 } : { show: false }, ticks: { show: false },
@@ -206,7 +251,14 @@ class ChartView {
         width: 1.6, ...(each.dash ? { dash: each.dash } : {}), points: { show: false },
         spanGaps: true }))],
       hooks: {
-        draw: [(plot) => { if (this.past !== null) drawMarks(plot, this.past); }],
+        draw: [(plot) => {
+          if (this.past === null) return;
+          drawMarks(plot, this.past);
+          if (this.place !== null) drawPlace(plot, this.past, this.place);
+        }],
+        ready: [(plot) => plot.over.addEventListener('click', () => {
+          if (plot.cursor.idx !== null && plot.cursor.idx !== undefined) this.choose(plot.cursor.idx);
+        })],
         setCursor: [(plot) => this.showValues(plot.data, plot.cursor.idx ?? null)],
       },
     }, data, this.box);
@@ -217,11 +269,17 @@ class ChartView {
   }
 }
 
+const DECIMALS = Array.from({ length: 14 }, (_, i) => i - 3).flatMap((power) =>
+  [10 ** power, 2 * 10 ** power, 5 * 10 ** power]);
+let axisText = (ms: number): string => clockText(ms).slice(0, 5);
 const POWERS = Array.from({ length: 51 }, (_, i) => 2 ** i);
 const PARTS = [0.05, 0.1, 0.25, 0.5];
 
 export class Charts {
-  private readonly views = CHARTS.map((chart) => new ChartView(chart, element('charts')));
+  /** Of a recording: a chart was clicked at that row. */
+  onChoose: (row: number) => void = () => undefined;
+  private readonly views = CHARTS.map((chart) =>
+    new ChartView(chart, element('charts'), (row) => this.onChoose(row)));
 
   show(past: Past): void {
     const isEmpty = past.timesMs.length < 2;
@@ -238,8 +296,19 @@ export class Charts {
       const count = marksOf(past, marker.column).length;
       return count === 0 ? '' : `${marker.letter}: ${marker.name} (${countText(count)})`;
     }).filter((text) => text !== '');
+    if (past.operations.length > 0) found.push('▼: the place shown; click a chart to go there');
     setText('charts-marks', found.length === 0 ? 'No event in this time.' :
       `Lines: ${found.join(', ')}`);
+  }
+
+  /** The charts are of a recording from now on: all of it, with the place that is shown. */
+  beRecorded(axis: (ms: number) => string): void {
+    perText = ' per 1,000';
+    axisText = axis;
+  }
+
+  showPlace(place: Place): void {
+    for (const view of this.views) view.showPlace(place);
   }
 
   themeChanged(): void {

@@ -2,8 +2,9 @@
 // changes anything in the process; hidden or closed it asks for nothing.
 
 import 'uplot/dist/uPlot.min.css';
-import { ask, nowMs, path, type FailureReport, type PoolName, type Stats, type StatsAnswer }
-  from './api.js';
+import { ask, nowMs, path, type FailureReport, type PoolName, type PoolsAnswer, type RecordingInfo,
+  type Stats, type StatsAnswer } from './api.js';
+import { drawBetween } from './between.js';
 import { Charts } from './charts.js';
 import { announce, element, make, setText } from './dom.js';
 import { mapJson, saveJson, saveTorch } from './download.js';
@@ -13,6 +14,7 @@ import type { MapAnswer, MapData, MapQuestion } from './map_data.js';
 import { livePanel } from './map_panel.js';
 import { Past, type Resolution } from './past.js';
 import { PostMortem } from './postmortem.js';
+import { beRecorded, drawRecordedHeader } from './recorded.js';
 import { Seen } from './seen.js';
 import { drawSizes } from './sizes.js';
 import { stateOf } from './status.js';
@@ -53,6 +55,9 @@ let answeredAt = 0;
 let polls = 0;
 let timer = 0;
 let isAsking = false;
+let recording: RecordingInfo | null = null;  // what is shown does not live
+let isLive = true;
+let mapWaits: () => void = () => undefined;
 
 // --- the map ----------------------------------------------------------------------------------
 
@@ -80,13 +85,17 @@ worker.addEventListener('message', (event: MessageEvent<MapAnswer>) => {
   isMapMissing = event.data.missing === true;
   if (event.data.error !== undefined) mapSignature = '';
   const { data } = event.data;
+  mapWaits();
   if (data === undefined) return;
   mapData = data;
   map.show(data);
+  if (recording !== null) drawBetween(data, isReplayTimed() ? data.timeMs : null);
   fit.setStreams(data.streams.map((stream) => stream.id).filter((id) =>
     id > 0 && id <= Number.MAX_SAFE_INTEGER).sort((a, b) => a - b));
   if (answer !== null && failure !== null) postMortem.note(answer, failure, events.events, data);
 });
+
+const isReplayTimed = (): boolean => recording?.kind === 'replay' && recording.has_time;
 
 // --- pools ------------------------------------------------------------------------------------
 
@@ -108,7 +117,9 @@ function choose(chosen: PoolName): void {
 }
 
 async function updatePools(): Promise<void> {
-  const list = (await ask<{ pools: PoolName[] }>('/api/v1/pools')).pools;
+  const answered = await ask<PoolsAnswer>('/api/v1/pools');
+  isLive = answered.recording === undefined;
+  const list = answered.pools;
   const key = (each: PoolName): string => `${each.device}/${each.pool}`;
   if (list.map(key).join() === pools.map(key).join()) return;
   pools = list;
@@ -156,8 +167,10 @@ function show(current: StatsAnswer): void {
     failuresSeen = -1;
   }
   answer = current;
-  seen.add(current.stats);
+  if (recording === null) seen.add(current.stats);
+  else seen.beFromStart(current.stats);
   drawHeader(current);
+  if (recording !== null) drawRecordedHeader(recording, current);
   drawTiles(current, seen);
   drawSizes(current.stats);
   tags.draw(current.stats, seen);
@@ -167,16 +180,50 @@ function showRest(current: StatsAnswer): void {
   drawState(stateOf(current.stats, failure));
   if (failure !== null) postMortem.note(current, failure, events.events, mapData);
   events.showLastDriverCall(current.stats, nowMs(current.stats));
-  charts.show(past);
+  if (recording === null) charts.show(past);
   fit.update(current.stats);
   askForMap(current.stats);
-  setText('updated', `Updated ${clockText(Date.now())}`);
+  setText('updated', recording === null ? `Updated ${clockText(Date.now())}` :
+    'A recording: nothing here changes by itself');
+}
+
+// --- what is recorded -------------------------------------------------------------------------
+
+/** Shows all of the place that api.ts was told, its map too; gives the time there. */
+async function look(): Promise<number> {
+  const current = await ask<StatsAnswer>(path('stats', pool));
+  show(current);
+  events.forget();
+  postMortem.forget();
+  failure = null;
+  failuresSeen = -1;
+  mapSignature = '';
+  mapPending = false;
+  const drawn = new Promise<void>((resolve) => { mapWaits = resolve; });
+  const hasEvents = recording?.kind !== 'snapshot' || recording.has_events;
+  await Promise.all([updateFailure(current.stats), ...(hasEvents ? [events.update()] : [])]);
+  showRest(current);
+  if (mapPending) await drawn;
+  showStale(false);
+  return nowMs(current.stats);
+}
+
+async function startRecorded(): Promise<void> {
+  postMortem.noMapText = 'Go to that request (■ above) to see the memory then.';
+  await beRecorded(charts, look, (reason) => {
+    answeredAt = 0;
+    showStale(true, reason);
+  }, (info) => { recording = info; });
 }
 
 function showStale(isStale: boolean, reason = ''): void {
   element('stale').hidden = !isStale;
   document.body.classList.toggle('is-stale', isStale);
   if (!isStale) return;
+  if (recording !== null) {
+    setText('stale', `The server of this recording does not answer (${reason}). It is asked again.`);
+    return;
+  }
   const since = answeredAt === 0 ? 'yet' : `since ${clockText(answeredAt)}`;
   setText('stale', `No answer ${since} (${reason}). What is shown is old; the page goes on asking.`);
   drawState({ level: 'stale', word: 'stale', reason: `no answer ${since}, ${misses} polls in a row` });
@@ -189,6 +236,10 @@ async function poll(): Promise<void> {
   const started = performance.now();
   try {
     if (polls % POOLS_EVERY === 0) await updatePools();
+    if (!isLive) {
+      await startRecorded();
+      return;  // and isAsking stays: nothing is asked by the clock any more
+    }
     const current = await ask<StatsAnswer>(path('stats', pool));
     show(current);
     await Promise.all([updateFailure(current.stats), events.update(), past.update()]);

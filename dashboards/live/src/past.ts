@@ -15,6 +15,8 @@ const REST_MS: Record<Resolution, number> = { '1s': 0, '15s': 5000 };
 export class Past {
   timesMs: number[] = [];
   columns = {} as Record<Column, number[]>;
+  /** Of a recording: the operation that each row is of. */
+  operations: number[] = [];
   /** Why there is nothing; empty where there is, or may be. */
   missing = '';
   private lastAsked = 0;
@@ -51,8 +53,44 @@ export class Past {
     }
   }
 
-  /** By how much a counter rose from each row to the next, a second; the first row has none. */
+  /** The whole of what was recorded, at once. `x`: what stands for time. */
+  static recorded(answer: HistoryAnswer, x: readonly number[]): Past {
+    const past = new Past(null, '1s');
+    past.timesMs = [...x];
+    past.operations = answer.columns['operation'] ?? [];
+    for (const name of COLUMNS) past.columns[name] = answer.columns[name] ?? [];
+    return past;
+  }
+
+  /** By how much a counter rose from each row to the next; null: there is none, or it began anew. */
+  rises(name: Column): (number | null)[] {
+    return this.columns[name].map((value, i, all) => {
+      const before = all[i - 1];
+      return before === undefined || value < before ? null : value - before;
+    });
+  }
+
+  /** The row that shows an operation of a recording: the first that is not before it. */
+  rowOf(operation: number): number {
+    let low = 0;
+    let high = this.operations.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.operations[middle] ?? 0) < operation) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** The same for a second, of a recording for 1,000 operations; the first row has none. */
   perSecond(name: Column): (number | null)[] {
+    // Rows of a recording lie at equal numbers of operations, and at times as they come.
+    if (this.operations.length > 0) {
+      return this.rises(name).map((rise, i) => {
+        const operations = (this.operations[i] ?? 0) - (this.operations[i - 1] ?? 0);
+        return rise === null || operations <= 0 ? null : rise / operations * 1000;
+      });
+    }
     return this.columns[name].map((value, i, all) => {
       const before = all[i - 1];
       const seconds = ((this.timesMs[i] ?? 0) - (this.timesMs[i - 1] ?? 0)) / 1000;

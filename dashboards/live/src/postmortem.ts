@@ -53,6 +53,7 @@ export function wantedText(report: FailureReport): string {
 }
 
 export class PostMortem {
+  noMapText = 'There is no map of that moment: this page was not open then.';
   private panel: MapPanel | null = null;
   private frozen: Frozen | null = null;
   private before: MapData | null = null;
@@ -132,7 +133,7 @@ export class PostMortem {
     element('failure-map').hidden = !hasMap;
     element<HTMLButtonElement>('failure-torch').disabled = !hasMap;
     setText('failure-map-note', frozen.map === null ?
-      'There is no map of that moment: this page was not open then.' :
+      this.noMapText :
       `The map is frozen ${shortTimeText(Math.abs(frozen.map.timeMs - frozen.atMs) * 1e6)} ` +
         `${frozen.map.timeMs < frozen.atMs ? 'before' : 'after'} the failure. Free pieces that ` +
         'would have been long enough are outlined.');

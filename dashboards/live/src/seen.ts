@@ -21,6 +21,7 @@ type Counter = 'requests' | 'hits' | 'failures' | 'fallbacks' | 'driver_calls' |
   'pages_recycled';
 
 export class Seen {
+  isFromStart = false;
   private polls: { at: number; stats: Stats }[] = [];
   readonly tagTimes: number[] = [];
   readonly tags = new Map<string, TagPast>();
@@ -33,6 +34,15 @@ export class Seen {
     this.polls.push({ at, stats });
     while (this.polls.length > 2 && at - (this.polls[0]?.at ?? at) > WINDOW_MS) this.polls.shift();
     this.addTags(at, stats);
+  }
+
+  /** Of a recording: all that came before is one rise, from an empty pool. */
+  beFromStart(stats: Stats): void {
+    this.clear();
+    this.isFromStart = true;
+    this.polls = [{ at: 0, stats: { ...stats, requests: 0, hits: 0, failures: 0, fallbacks: 0,
+      driver_calls: 0, driver_wait_ns: 0, pages_recycled: 0 } }, { at: nowMs(stats), stats }];
+    this.addTags(nowMs(stats), stats);
   }
 
   clear(): void {

@@ -51,8 +51,24 @@ export function shortTimeText(ns: number): string {
   return `${ns} ns`;
 }
 
-export const clockText = (ms: number): string =>
+/** Of a recording: from its start, to the millisecond. */
+export function elapsedText(ms: number): string {
+  if (ms < 60_000) return `${(ms / 1000).toFixed(3)} s`;
+  const minutes = Math.floor(ms / 60_000);
+  const seconds = ((ms - minutes * 60_000) / 1000).toFixed(1).padStart(4, '0');
+  return minutes < 60 ? `${minutes}:${seconds}` :
+    `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, '0')}:${seconds}`;
+}
+
+const wallClock = (ms: number): string =>
   new Date(ms).toLocaleTimeString('en-GB', { hour12: false });
+let clock = wallClock;
+
+/** How a time reads: the hour of the day, unless what is shown has another clock. */
+export const clockText = (ms: number): string => clock(ms);
+export function setClock(text: (ms: number) => string): void {
+  clock = text;
+}
 
 /** "1.5 GiB", "512 MiB", "1g" or plain bytes; NaN where it is none of them. */
 export function readSize(text: string): number {

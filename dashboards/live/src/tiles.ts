@@ -1,6 +1,6 @@
 // The header and the tiles: who this process is, and the eight numbers that are asked for first.
 
-import type { StatsAnswer } from './api.js';
+import type { Stats, StatsAnswer } from './api.js';
 import { element, setAttribute, setText } from './dom.js';
 import type { Rise, Seen } from './seen.js';
 import { limitOf, memoryFailures, roomBytes, type State } from './status.js';
@@ -18,6 +18,17 @@ function showValue(id: string, text: string, exact: number | string, note: strin
 
 const spanText = (rise: Rise): string =>
   (rise.seconds >= 55 ? 'minute' : durationText(rise.seconds));
+
+/** Of a recording, what the tiles count is counted from its start. */
+function drawRatesFromStart(stats: Stats, requests: Rise): void {
+  showValue('hit-ratio', requests.count > 0 ? ratioText(stats.hits / requests.count) : '–',
+      requests.count > 0 ? stats.hits / requests.count : '',
+      `of ${countText(requests.count)} requests since the start`);
+  showValue('fallbacks', countText(stats.fallbacks), stats.fallbacks,
+      'since the start, served outside the arena');
+  const failures = memoryFailures(stats);
+  setText('failures-note', failures === 0 ? 'none up to here' : 'up to here');
+}
 
 export function drawHeader(answer: StatsAnswer): void {
   const { process, device, stats } = answer;
@@ -58,11 +69,12 @@ export function drawTiles(answer: StatsAnswer, seen: Seen): void {
   drawLargest(answer);
   showValue('fragmentation', ratioText(stats.fragmentation_ratio), stats.fragmentation_ratio,
       `alert above ${ratioText(stats.threshold_fragmentation_ratio)}`);
-  drawRates(answer, seen);
   const failures = memoryFailures(stats);
   const recent = seen.rise('failures');
   showValue('failures', countText(failures), failures, stats.failures === 0 ? 'none since the start' :
     `${countText(recent.count)} failed in the last ${spanText(recent)}`);
+  if (seen.isFromStart) drawRatesFromStart(stats, seen.rise('requests'));
+  else drawRates(answer, seen);
   element('failures-tile').classList.toggle('is-bad', failures > 0);
   drawMeter(answer);
 }

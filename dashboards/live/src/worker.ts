@@ -93,7 +93,7 @@ async function answer(question: MapQuestion): Promise<void> {
   const headers: Record<string, string> = {};
   if (question.path === lastPath && lastTag !== '') headers['If-None-Match'] = lastTag;
   const response = await fetch(question.path,
-      { cache: 'no-store', headers, signal: AbortSignal.timeout(10_000) });
+      { cache: 'no-store', headers, signal: AbortSignal.timeout(60_000) });
   if (response.status === 304) {
     scope.postMessage({ id: question.id });
     return;

@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "exporter/http/json_writer.h"
+#include "gpupool/stats.h"
+#include "tools/snapshot/command.h"
+
+namespace gpupool::tools {
+
+using internal::Document;
+using internal::JsonWriter;
+using internal::Query;
+
+namespace {
+
+using Answer = Result<Document, std::string>;
+
+RecordedSource fixed_answer(const std::string& text) {
+  if (text.empty()) return nullptr;
+  return [&text](const Query&) -> Answer {
+    return Document{.body = text, .packed_body = "", .version = ""};
+  };
+}
+
+std::string recording_json(const SnapshotFile& file) {
+  JsonWriter json;
+  json.begin_object();
+  json.field("schema", "gpupool.recording");
+  json.field("version", 1);
+  json.field("kind", "snapshot");
+  json.field("name", file.name);
+  json.field("time_ms", file.time_ms);
+  json.field("has_counters", file.has_counters);
+  json.field("has_events", !file.events_json.empty());
+  json.end_object();
+  return json.take() + "\n";
+}
+
+std::uint64_t bytes_of(const SnapshotFile& file, std::string_view state) {
+  const auto found = std::ranges::find(file.states, state, &SnapshotState::name);
+  return found == file.states.end() ? 0 : found->bytes;
+}
+
+/// By what the pool said of itself then: there is no pool to be asked.
+Fit fit_of(const SnapshotFile& file, std::uint64_t bytes) {
+  if (bytes <= file.largest_free_block_bytes) return Fit::now;
+  return bytes <= file.largest_satisfiable_bytes ? Fit::by_growth : Fit::no;
+}
+
+Answer would_fit(const SnapshotFile& file, const Query& query) {
+  if (query.find("bytes") == nullptr) return std::string("parameter 'bytes' is missing");
+  const auto bytes = query.number("bytes", 0);
+  if (!bytes.ok()) return bytes.error();
+  if (bytes.value() == 0) {
+    return std::string("parameter 'bytes' is 0, which is no request; allowed is 1 and more");
+  }
+  JsonWriter json;
+  json.begin_object();
+  json.field("schema", "gpupool.would_fit");
+  json.field("version", 1);
+  json.field("pool", file.pool);
+  json.field("bytes", bytes.value());
+  json.field("fit", to_string(fit_of(file, bytes.value())));
+  json.field("largest_free_block_bytes", file.largest_free_block_bytes);
+  json.field("largest_satisfiable_bytes", file.largest_satisfiable_bytes);
+  json.field("free_bytes", bytes_of(file, "free"));
+  json.field("pending_bytes", bytes_of(file, "pending"));
+  json.field("cached_bytes", bytes_of(file, "cached"));
+  json.field("held_bytes", file.held_bytes);
+  json.field("limit_in_force_bytes", file.limit_in_force_bytes);
+  json.end_object();
+  return Document{.body = json.take() + "\n", .packed_body = "", .version = ""};
+}
+
+}  // namespace
+
+RecordedSources snapshot_sources(const SnapshotFile& file) {
+  RecordedSources sources;
+  sources.kind = "snapshot";
+  sources.pool = file.pool;
+  sources.device = file.device;
+  sources.recording = [text = recording_json(file)](const Query&) -> Answer {
+    return Document{.body = text, .packed_body = "", .version = ""};
+  };
+  sources.stats = fixed_answer(file.stats_json);
+  sources.snapshot = fixed_answer(file.snapshot_json);
+  sources.events = fixed_answer(file.events_json);
+  static const std::string kNone = "{\"happened\":false}\n";
+  sources.last_failure =
+      fixed_answer(file.last_failure_json.empty() ? kNone : file.last_failure_json);
+  sources.would_fit = [&file](const Query& query) { return would_fit(file, query); };
+  return sources;
+}
+
+}  // namespace gpupool::tools
