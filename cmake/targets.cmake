@@ -20,6 +20,10 @@ function(gpupool_target target)
                            -Wno-missing-field-initializers)  # designated initialisers are idiom
     if(GPUPOOL_WERROR)
       target_compile_options(${target} PRIVATE -Werror)
+      if(CMAKE_CXX_FLAGS MATCHES "fsanitize" AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+        # What a sanitizer adds makes GCC see it within the standard library itself.
+        target_compile_options(${target} PRIVATE -Wno-error=maybe-uninitialized)
+      endif()
     endif()
   endif()
 endfunction()

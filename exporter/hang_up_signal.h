@@ -2,8 +2,11 @@
 // disposition of it is ours. What it was before is put back, unless somebody has set another one
 // since.
 //
-// Thread safety: take() from one thread; made and destroyed from one thread at a time. Cost: a
-// load. The handler does one atomic store.
+// Any number of them share one handler: the first puts it there, and the last puts back what was
+// there before.
+//
+// Thread safety: take() from one thread, all else from any. Cost: a load. The handler does one
+// atomic store.
 #ifndef GPUPOOL_EXPORTER_HANG_UP_SIGNAL_H_
 #define GPUPOOL_EXPORTER_HANG_UP_SIGNAL_H_
 
@@ -24,7 +27,6 @@ class HangUpSignal {
   bool take() noexcept;
 
  private:
-  struct sigaction before_ {};
   std::uint32_t seen_;
 };
 

@@ -67,7 +67,10 @@ Result<Document, std::string> events_document(const EventLog& log, const Query& 
   }
   json.end_array();
   json.end_object();
-  return Document{.body = json.take() + "\n", .packed_body = "", .version = std::to_string(last)};
+  // The numbers begin anew in each process.
+  return Document{.body = json.take() + "\n",
+                  .packed_body = "",
+                  .version = std::to_string(unix_offset_ns) + "-" + std::to_string(last)};
 }
 
 }  // namespace gpupool::internal

@@ -328,6 +328,11 @@ Result<std::unique_ptr<HttpServer>, Status> HttpServer::start(const ListenOption
                                                  "': not an IPv4 or IPv6 address"};
     }
     const std::string endpoint = endpoint_text(options.address, port);
+    if (address->storage.ss_family == AF_INET6 && mg_check_feature(MG_FEATURES_IPV6) == 0) {
+      return Status{Error::not_supported, "cannot serve on " + endpoint +
+                                              ": this CivetWeb was built without IPv6; bind an"
+                                              " IPv4 address"};
+    }
     if (const int error = probe_port(*address); error != 0) {
       problem = errno_text(error);
       if (error != EADDRINUSE && error != EACCES) break;  // no other port will do better

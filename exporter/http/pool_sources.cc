@@ -46,6 +46,10 @@ std::string last_failure_json(const Pool& pool, bool with_details) {
 void hide_details(FailureReport& report) {
   report.tag.clear();
   report.live_by_tag.clear();
+  // A stream's handle is an address of the process.
+  report.stream_handle.reset();
+  for (PendingOfStream& pending : report.pending_streams) pending.stream_handle.reset();
+  for (MissRecord& miss : report.last_misses) miss.stream_handle.reset();
 }
 
 Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details,

@@ -245,6 +245,9 @@ TEST_F(ExporterTest, BeyondLoopbackNoPageHasTagsUnlessAskedFor) {
       EXPECT_EQ(reply.status, 200) << path;
       EXPECT_EQ(reply.body.find("weights") != std::string::npos, are_shown) << path << reply.body;
     }
+    const auto failure = fetch(exporter->port(), "/api/v1/last_failure").body;
+    EXPECT_EQ(failure.find("\"0x") != std::string::npos, are_shown)
+        << failure;  // a stream's handle
     const auto page = parse_page(fetch(exporter->port(), "/metrics").body);
     const std::string series = "gpupool_tag_requested_bytes{device=\"0\",pool=\"default\",tag=\"";
     EXPECT_EQ(page.at(series + (are_shown ? "weights" : "hidden") + "\"}"), 1.0 * kMiB);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/hang_up_signal.h"
 #include "gpupool/exporter/exporter.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/http_client.h"
@@ -207,6 +208,20 @@ TEST_F(ReloadTest, UnlessItIsAskedForTheDispositionIsLeftAsItIs) {
     EXPECT_EQ(disposition().sa_handler, handler);
     sigaction(SIGHUP, &before, nullptr);
   }
+}
+
+TEST(HangUpSignalTest, TheSignalIsOursUntilTheLastOfSeveralEnds) {
+  const auto before = disposition().sa_handler;
+  {
+    auto first = std::make_unique<internal::HangUpSignal>();
+    internal::HangUpSignal second;
+    first.reset();
+    EXPECT_NE(disposition().sa_handler, before);
+    ASSERT_EQ(raise(SIGHUP), 0);
+    EXPECT_TRUE(second.take());
+    EXPECT_FALSE(second.take());
+  }
+  EXPECT_EQ(disposition().sa_handler, before);
 }
 
 }  // namespace

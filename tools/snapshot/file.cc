@@ -156,32 +156,27 @@ void read_map(const Checked& snapshot, SnapshotFile& file) {
   file.fallback_blocks = snapshot.at("fallbacks").at("count").whole();
 }
 
-std::uint64_t bytes_of(const SnapshotFile& file, std::string_view state) {
-  const auto found = std::ranges::find(file.states, state, &SnapshotState::name);
-  return found == file.states.end() ? 0 : found->bytes;
-}
-
 /// What a map alone says of the pool's numbers. All others are 0, and the page does not show them.
 Json stats_of_map(const Checked& snapshot, const SnapshotFile& file) {
   Json stats;
   for (const StatsNumber& number : kStatsNumbers) stats[number.name] = 0;
   for (const StatsRatio& ratio : kStatsRatios) stats[ratio.name] = 0;
-  constexpr std::uint64_t kNsPerMs = 1'000'000;
+  constexpr std::uint64_t kNsInMs = 1'000'000;
   std::uint64_t requested = 0;
   Json tags = Json::object();
   for (const SnapshotTag& tag : file.tags) {
     requested += tag.bytes;
     if (tag.name != "untagged") tags[tag.name] = tag.bytes;
   }
-  const std::uint64_t live = bytes_of(file, "live");
-  stats["start_unix_ns"] = file.time_ms * kNsPerMs;
+  const std::uint64_t live = file.bytes_in("live");
+  stats["start_unix_ns"] = file.time_ms * kNsInMs;
   stats["limit_bytes"] = file.limit_in_force_bytes;
   stats["limit_in_force_bytes"] = file.limit_in_force_bytes;
   stats["held_bytes"] = file.held_bytes;
   stats["live_requested_bytes"] = requested;
   stats["waste_bytes"] = live - std::min(live, requested);
   for (const char* name : {"cached", "pending", "free"}) {
-    stats[std::string(name) + "_bytes"] = bytes_of(file, name);
+    stats[std::string(name) + "_bytes"] = file.bytes_in(name);
   }
   stats["largest_free_block_bytes"] = file.largest_free_block_bytes;
   stats["largest_satisfiable_bytes"] = file.largest_satisfiable_bytes;
@@ -282,6 +277,11 @@ void read(const Json& json, SnapshotFile& file) {
 }
 
 }  // namespace
+
+std::uint64_t SnapshotFile::bytes_in(std::string_view state) const {
+  const auto found = std::ranges::find(states, state, &SnapshotState::name);
+  return found == states.end() ? 0 : found->bytes;
+}
 
 Result<SnapshotFile, Status> parse_snapshot(const std::string& path, const std::string& text) {
   if (!text.empty() && text[0] == kPickle) {

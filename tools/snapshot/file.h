@@ -46,6 +46,9 @@ struct SnapshotFile {
   std::uint64_t fallback_blocks = 0;
   bool has_counters = false;
 
+  /// Of the blocks in this state; 0 of one that there is not.
+  std::uint64_t bytes_in(std::string_view state) const;
+
   // As the API answers; empty where the file has nothing of the kind.
   std::string stats_json;
   std::string snapshot_json;

@@ -39,11 +39,6 @@ std::string recording_json(const SnapshotFile& file) {
   return json.take() + "\n";
 }
 
-std::uint64_t bytes_of(const SnapshotFile& file, std::string_view state) {
-  const auto found = std::ranges::find(file.states, state, &SnapshotState::name);
-  return found == file.states.end() ? 0 : found->bytes;
-}
-
 /// By what the pool said of itself then: there is no pool to be asked.
 Fit fit_of(const SnapshotFile& file, std::uint64_t bytes) {
   if (bytes <= file.largest_free_block_bytes) return Fit::now;
@@ -66,9 +61,9 @@ Answer would_fit(const SnapshotFile& file, const Query& query) {
   json.field("fit", to_string(fit_of(file, bytes.value())));
   json.field("largest_free_block_bytes", file.largest_free_block_bytes);
   json.field("largest_satisfiable_bytes", file.largest_satisfiable_bytes);
-  json.field("free_bytes", bytes_of(file, "free"));
-  json.field("pending_bytes", bytes_of(file, "pending"));
-  json.field("cached_bytes", bytes_of(file, "cached"));
+  json.field("free_bytes", file.bytes_in("free"));
+  json.field("pending_bytes", file.bytes_in("pending"));
+  json.field("cached_bytes", file.bytes_in("cached"));
   json.field("held_bytes", file.held_bytes);
   json.field("limit_in_force_bytes", file.limit_in_force_bytes);
   json.end_object();

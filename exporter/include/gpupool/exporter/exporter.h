@@ -30,7 +30,8 @@
 
 namespace gpupool {
 
-/// As many as a scrape with our sample_limit has room for.
+/// As many as a scrape with our sample_limit has room for; of pools with 32 tags and four watched
+/// sizes each, seven.
 inline constexpr std::size_t kMaxServedPools = 8;
 
 class Exporter {
