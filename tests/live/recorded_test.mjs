@@ -57,7 +57,7 @@ served('a replay: by keyboard and mouse to any operation, with its numbers', rep
       await untilPlace(page, server, info.birth.operation);
       assert.match(await textOf('#place-birth')(page), /fragmentation rose most from operation/);
       await button(/^Start/).click();
-      await button(/^Next out of memory/).click();
+      await button(/^Next of 1 × out of memory/).click();
       await untilPlace(page, server, info.failures.first[0].operation);
       await untilText(page, '#state-word', /out of memory/);
       await page.waitForSelector('#failure-map:not([hidden]) canvas');

@@ -185,10 +185,10 @@ export class Replay {
   private addWalk(name: string, marks: Marks): void {
     if (marks.count === 0) return;
     const places = marks.first.map((mark) => mark.operation);
-    const all = `${countText(marks.count)} × ${name}` +
+    const all = `Next of ${countText(marks.count)} × ${name}` +
         (marks.count > places.length ? `, the first ${countText(places.length)}` : '');
     this.addJump('‹', (from) => [...places].reverse().find((at) => at < from) ?? null, `Previous ${name}`);
-    this.addJump(`${all} ›`, (from) => places.find((at) => at > from) ?? null, `Next ${name}`);
+    this.addJump(`${all} ›`, (from) => places.find((at) => at > from) ?? null);
   }
 
   private addJump(text: string, to: Jump['to'], label = ''): void {
