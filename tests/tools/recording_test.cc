@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "exporter/http/query.h"
+#include "tests/support/units.h"
 #include "tools/replay/session.h"
 #include "tools/serve/positions.h"
 #include "tools/serve/recorded_job.h"
 
 namespace gpupool::tools {
 namespace {
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 ReplayOptions options(Recycling recycling = Recycling::eager, std::uint64_t capacity = 0) {
   ReplayOptions result;

@@ -8,6 +8,7 @@
 #include "exporter/http/snapshot_json.h"
 #include "gpupool/pool.h"
 #include "gpupool/simulated_backend.h"
+#include "tests/support/units.h"
 #include "tools/snapshot/file.h"
 #include "tools/snapshot/report.h"
 
@@ -15,8 +16,6 @@ namespace gpupool::tools {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 /// Three blocks of 8 MiB, the middle one of which is freed.
 std::string a_snapshot() {
