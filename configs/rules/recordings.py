@@ -63,9 +63,12 @@ def pool_recordings(values, windows):
                              one(f"avg_over_time(gpupool_allocated_bytes[{window}])")), (
         "lost to rounding, of what is in live blocks")
     window = alerts["GpupoolPendingFreesStuck"]["window"]
-    yield PENDING_RATIO, share(f"min_over_time(gpupool_pending_free_bytes[{window}])",
+    pending = f"min_over_time(gpupool_pending_free_bytes[{window}])"
+    pinned = compare(pending, "-", one(f"max_over_time(gpupool_pinned_bytes[{window}])"))
+    yield PENDING_RATIO, share(f"({pinned} or {pending})",
                                one_fresh("gpupool_reserved_bytes", windows)), (
-        "always waiting for a stream, of what is held")
+        "always waiting for a stream, of what is held; what graphs keep waits for nothing, and all of "
+        "theirs is left out")
     yield REQUEST_RATE, (f"sum by ({labels}) "
                          f"(rate(gpupool_allocation_requests_total[{fallback_window}]))"), ""
     yield FALLBACK_RATE, (f"sum by ({labels}) "

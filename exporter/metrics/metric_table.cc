@@ -256,7 +256,9 @@ constexpr MetricRow kTable[] = {
     {"gpupool_cached_bytes", kGauge, kPool,
      "Freed memory in the caches in front of the shared tiers.", number<&S::cached_bytes>},
     {"gpupool_pending_free_bytes", kGauge, kPool,
-     "Freed memory that waits for work of a stream to complete.", number<&S::pending_bytes>},
+     "Freed memory that waits for work of a stream to complete, or that private pools keep for "
+     "graphs.",
+     number<&S::pending_bytes>},
     {"gpupool_free_bytes", kGauge, kPool, "Memory held and free for any stream.",
      number<&S::free_bytes>},
     {"gpupool_pinned_bytes", kGauge, kPool,
