@@ -279,7 +279,7 @@ bool HttpServer::Impl::start(const std::string& endpoint) {
     stop();
     return false;
   }
-  fork_guard_.emplace(find_listening_sockets(address_));
+  fork_guard_.emplace(find_sockets(address_, SocketKind::listening));
   return true;
 }
 
@@ -304,6 +304,9 @@ void HttpServer::Impl::stop() {
   fork_guard_.reset();  // before the numbers of the sockets can be given to other files
   mg_stop(context_);
   context_ = nullptr;
+  // Unless another server has the address by now, and these may be its own.
+  if (!find_sockets(address_, SocketKind::listening).empty()) return;
+  for (const int left : find_sockets(address_, SocketKind::accepted)) close(left);
 }
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -16,6 +16,7 @@
 //     callback that is there from the start sees every request and compares whole paths;
 //   - its own error answers call gmtime(), which is the host's, too: they are written here;
 //   - an exception in a callback ends the program: all are caught;
+//   - at its end it leaves open what it has accepted and given to no worker: closed here;
 //   - the socket survives fork: fork_guard.h; a forked child must not stop the server, whose
 //     threads it does not have: nothing is done there;
 //   - a port that is taken is reported without its errno: the port is probed first.

@@ -25,6 +25,17 @@ const sockaddr_in6& as_v6(const SocketAddress& address) noexcept {
   return reinterpret_cast<const sockaddr_in6&>(address.storage);
 }
 
+std::uint16_t port_of(const SocketAddress& address) noexcept {
+  return ntohs(address.storage.ss_family == AF_INET ? as_v4(address).sin_port
+                                                    : as_v6(address).sin6_port);
+}
+
+bool is_stream(int fd) noexcept {
+  int type = 0;
+  socklen_t length = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+}
+
 }  // namespace
 
 bool SocketAddress::is_loopback() const noexcept {
@@ -98,7 +109,7 @@ int probe_port(const SocketAddress& address) {
   return error;
 }
 
-std::vector<int> find_listening_sockets(const SocketAddress& address) {
+std::vector<int> find_sockets(const SocketAddress& address, SocketKind kind) {
   std::vector<int> found;
   std::error_code ignored;  // without /proc there is nothing to find, and nothing else to do
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
@@ -108,11 +119,16 @@ std::vector<int> find_listening_sockets(const SocketAddress& address) {
     int is_listening = 0;
     socklen_t length = sizeof(is_listening);
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &length) != 0) continue;
+    if ((is_listening != 0) != (kind == SocketKind::listening) || !is_stream(fd)) continue;
     SocketAddress bound;
     bound.length = sizeof(bound.storage);
-    if (is_listening == 0 ||
-        getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.length) != 0) {
-      continue;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.length) != 0) continue;
+    // A connection has an address of the machine where its listener has all of them.
+    if (kind == SocketKind::accepted && address.is_any() &&
+        bound.storage.ss_family == address.storage.ss_family) {
+      const std::uint16_t port = port_of(bound);
+      bound = address;
+      set_port(bound, port);
     }
     if (bound == address) found.push_back(fd);
   }

@@ -37,8 +37,10 @@ std::string endpoint_text(std::string_view address, std::uint16_t port);
 /// 0 where the port can be bound and listened on now, else the errno.
 int probe_port(const SocketAddress& address);
 
-/// This process's sockets that listen on `address`.
-std::vector<int> find_listening_sockets(const SocketAddress& address);
+enum class SocketKind : std::uint8_t { listening, accepted };
+
+/// This process's sockets that listen on `address`, or that a listener there has accepted.
+std::vector<int> find_sockets(const SocketAddress& address, SocketKind kind);
 
 /// The text of an errno.
 std::string errno_text(int error);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "exporter/http/endpoints.h"
@@ -20,6 +21,7 @@ namespace gpupool {
 namespace {
 
 using testing_support::connect_clients;
+using testing_support::Connection;
 using testing_support::fetch;
 using testing_support::footprint;
 using testing_support::Footprint;
@@ -238,6 +240,23 @@ TEST(ThrowingCollectorTest, EveryScrapeGetsAnAnswerAndTheProcessLives) {
   EXPECT_EQ(fetch(port, "/metrics").status, 500);
   const auto page = fetch(port, "/metrics");
   EXPECT_NE(page.body.find("gpupool_collect_errors_total 2\n"), std::string::npos) << page.body;
+}
+
+TEST(HostSafetyEndTest, WhoIsNotServedAnyMoreIsToldAndNoDescriptorIsLeft) {
+  SimulatedBackend device({.capacity_bytes = kGiB});
+  const auto pool = Pool::create(device, {}).value();
+  const Footprint before = footprint();
+  {
+    auto exporter = Exporter::start(*pool, {.port = 0}).value();
+    // More than there are workers: the others have been accepted, and wait for one.
+    std::vector<Connection> clients = connect_clients(exporter->port(), 60, "");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    exporter.reset();
+    const auto start = std::chrono::steady_clock::now();
+    for (Connection& client : clients) static_cast<void>(client.receive());
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  }
+  EXPECT_TRUE(returns_to(before, std::chrono::seconds(3)));
 }
 
 }  // namespace

@@ -213,10 +213,10 @@ int wait_for(pid_t child, std::chrono::seconds limit) {
 
 TEST_F(HttpServerTest, AForkedChildHasNoListeningSocket) {
   const SocketAddress address = *parse_address("127.0.0.1", port());
-  ASSERT_EQ(find_listening_sockets(address).size(), 1u);
+  ASSERT_EQ(find_sockets(address, SocketKind::listening).size(), 1u);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
-  if (child == 0) _exit(find_listening_sockets(address).empty() ? 0 : 1);
+  if (child == 0) _exit(find_sockets(address, SocketKind::listening).empty() ? 0 : 1);
   EXPECT_EQ(wait_for(child, std::chrono::seconds(5)), 0);
   EXPECT_EQ(fetch(port(), "/x").status, 200);
 }
