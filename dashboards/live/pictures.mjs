@@ -92,21 +92,24 @@ async function recorded(program, browser, folder, given) {
   RecordedServer.program = program;
   const server = await RecordedServer.start(['replay', ...(given.length > 0 ? given :
     [trace, '--recycling', 'off', '--capacity', '512MiB']), '--serve']);
-  const looks = { ...LOOKS, documents: { viewport: { width: 1100, height: 900 }, colorScheme: 'light' } };
-  for (const [name, look] of Object.entries(looks)) {
-    const { page, close } = await open(browser, server.url, look);
-    await ready(page);
-    await page.locator('#place-jumps').getByRole('button', { name: /▲/ }).click();
-    await page.waitForTimeout(1500);
-    if (name === 'documents') {
-      await part(page, 'header', '#map', `${folder}/page-replay.png`);
-    } else {
-      await page.screenshot({ path: `${folder}/replay-${name}.png`, fullPage: true });
+  try {
+    const looks = { ...LOOKS, documents: { viewport: { width: 1100, height: 900 }, colorScheme: 'light' } };
+    for (const [name, look] of Object.entries(looks)) {
+      const { page, close } = await open(browser, server.url, look);
+      await ready(page);
+      await page.locator('#place-jumps').getByRole('button', { name: /▲/ }).click();
+      await page.waitForTimeout(1500);
+      if (name === 'documents') {
+        await part(page, 'header', '#map', `${folder}/page-replay.png`);
+      } else {
+        await page.screenshot({ path: `${folder}/replay-${name}.png`, fullPage: true });
+      }
+      await close();
     }
-    await close();
+  } finally {
+    await server.end();
+    await unlink(trace);
   }
-  await server.end();
-  await unlink(trace);
 }
 
 const [program, folder, ...words] = process.argv.slice(2);
