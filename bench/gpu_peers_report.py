@@ -11,7 +11,8 @@ import json
 import pathlib
 import sys
 
-import document_section
+import markdown_text
+from markdown_text import table
 
 OWNER = "bench/gpu_peers_report.py"
 PARTS = ("devices", "collectives", "times")
@@ -29,11 +30,6 @@ def read(folder):
         whole["steps"] += part["steps"]
         whole["timings"] += part.get("timings", [])
     return whole
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
 def is_fine(step):
@@ -67,7 +63,7 @@ def write(whole, document):
         sys.exit("these are not the results of two devices: not written")
     if not all(map(is_fine, whole["steps"])) or not whole["timings"]:
         sys.exit("not all was run and passed: not written")
-    document_section.replace(document, OWNER, report(whole))
+    markdown_text.replace(document, OWNER, report(whole))
 
 
 def main(arguments):

@@ -18,8 +18,9 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import document_section  # noqa: E402  (found beside this file)
+import markdown_text  # noqa: E402  (found beside this file)
 import recycling_report  # noqa: E402
+from markdown_text import table  # noqa: E402
 
 OWNER = "bench/gpu_report.py"
 
@@ -77,12 +78,6 @@ def collect(folder):
 
 
 # --- tables ---------------------------------------------------------------------------------------
-
-
-def table(columns, rows):
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def number(value, decimals=0):
@@ -256,7 +251,7 @@ def report(results):
 def write(results, document):
     if not results["gpu"]:
         sys.exit("these are not the results of a GPU: not written")
-    document_section.replace(document, OWNER, report(results))
+    markdown_text.replace(document, OWNER, report(results))
 
 
 def main(arguments):

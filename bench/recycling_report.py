@@ -2,6 +2,7 @@
 
 Used by gpu_report.py. Each function takes the parsed JSON of the program, or None.
 """
+from markdown_text import table
 
 LISTS = ("settings", "runs", "aliases", "chains", "left_out", "faults")
 KINDS = ("create", "map", "set_access", "unmap", "release")
@@ -15,12 +16,6 @@ def merge(parts):
         return None
     return {"device": parts[0].get("device"),
             **{key: [entry for part in parts for entry in part.get(key, [])] for key in LISTS}}
-
-
-def table(columns, rows):
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def passes_of(run, mode):

@@ -7,17 +7,13 @@ import compare
 from compare import COMPARED, MIB
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import document_section  # noqa: E402  (found in bench)
+import markdown_text  # noqa: E402  (found in bench)
+from markdown_text import table  # noqa: E402
 
 OWNER = "bench/torch/suite.py"
 LABELS = {"native": "PyTorch", "expandable": "expandable", "gpupool": "gpupool",
           "mempool": "gpupool as a MemPool", "none": "no pool",
           "no_work": "a plug-in that does nothing"}
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def ranged(found, form, scale=1):
@@ -108,4 +104,4 @@ def tables(results):
 
 def write(path, document):
     text = tables(json.loads(pathlib.Path(path).read_text(encoding="utf-8")))
-    document_section.replace(document, OWNER, text)
+    markdown_text.replace(document, OWNER, text)

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "exporter/http/json_writer.h"
-#include "gpupool/stats.h"
 
 namespace gpupool::internal {
 namespace {
@@ -23,24 +22,25 @@ Result<Fit, std::string> ask(const Pool& pool, std::uint64_t bytes, const Query&
 
 }  // namespace
 
-Result<Document, std::string> would_fit_document(const Pool& pool, const Query& query) {
+Result<std::uint64_t, std::string> read_fit_bytes(const Query& query) {
   if (query.find("bytes") == nullptr) return std::string("parameter 'bytes' is missing");
-  const auto bytes = query.number("bytes", 0);
-  if (!bytes.ok()) return bytes.error();
-  if (bytes.value() == 0) {
+  auto bytes = query.number("bytes", 0);
+  if (bytes.ok() && bytes.value() == 0) {
     return std::string("parameter 'bytes' is 0, which is no request; allowed is 1 and more");
   }
-  const auto fit = ask(pool, bytes.value(), query);
-  if (!fit.ok()) return fit.error();
-  const StatsV1 stats = pool.stats();
+  return bytes;
+}
+
+Document fit_document(std::string_view pool, std::uint64_t bytes,
+                      std::optional<std::uint64_t> stream, Fit fit, const StatsV1& stats) {
   JsonWriter json;
   json.begin_object();
   json.field("schema", kFitSchema);
   json.field("version", kFitVersion);
-  json.field("pool", pool.name());
-  json.field("bytes", bytes.value());
-  if (query.find("stream") != nullptr) json.field("stream", query.number("stream", 0).value());
-  json.field("fit", to_string(fit.value()));
+  json.field("pool", pool);
+  json.field("bytes", bytes);
+  if (stream) json.field("stream", *stream);
+  json.field("fit", to_string(fit));
   json.field("largest_free_block_bytes", stats.largest_free_block_bytes);
   json.field("largest_satisfiable_bytes", stats.largest_satisfiable_bytes);
   json.field("free_bytes", stats.free_bytes);
@@ -50,7 +50,17 @@ Result<Document, std::string> would_fit_document(const Pool& pool, const Query& 
   json.field("limit_in_force_bytes", stats.limit_in_force_bytes);
   json.end_object();
   // What is true now need not be in a moment: there is no version to keep.
-  return Document{.body = json.take() + "\n", .packed_body = "", .version = ""};
+  return {.body = json.take() + "\n", .packed_body = "", .version = ""};
+}
+
+Result<Document, std::string> would_fit_document(const Pool& pool, const Query& query) {
+  const auto bytes = read_fit_bytes(query);
+  if (!bytes.ok()) return bytes.error();
+  const auto fit = ask(pool, bytes.value(), query);
+  if (!fit.ok()) return fit.error();
+  std::optional<std::uint64_t> stream;
+  if (query.find("stream") != nullptr) stream = query.number("stream", 0).value();
+  return fit_document(pool.name(), bytes.value(), stream, fit.value(), pool.stats());
 }
 
 }  // namespace gpupool::internal

@@ -12,10 +12,10 @@ import tempfile
 import unittest
 
 sys.path.insert(0, sys.argv.pop(1))
-import document_section  # noqa: E402  (found beside what is tested)
+import markdown_text  # noqa: E402  (found beside what is tested)
 import gpu_report  # noqa: E402
 
-BEGIN, END = document_section.marks(gpu_report.OWNER)
+BEGIN, END = markdown_text.marks(gpu_report.OWNER)
 
 
 def system(name, **parts):

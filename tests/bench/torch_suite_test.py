@@ -18,7 +18,7 @@ import report  # noqa: E402
 import share  # noqa: E402
 import suite  # noqa: E402
 
-BEGIN, END = report.document_section.marks(report.OWNER)
+BEGIN, END = report.markdown_text.marks(report.OWNER)
 
 MIB = 1 << 20
 LOSSES = [(0.5).hex(), (0.25).hex()]

@@ -48,6 +48,29 @@ TEST(EventLogTest, TheLastOfManyAreKept) {
   EXPECT_TRUE(log.entries_after(20'000).empty());
 }
 
+TEST(EventLogTest, AnotherProcessHasOtherVersions) {
+  EventLog log;
+  log.on_event(growth_of(1));
+  const auto version_of = [&log](std::uint64_t unix_offset_ns) {
+    const auto query = internal::Query::parse("", {}).value();
+    return internal::events_document(log, query, unix_offset_ns, true).value().version;
+  };
+  EXPECT_EQ(version_of(5), version_of(5));
+  EXPECT_NE(version_of(5), version_of(6));
+}
+
+TEST(EventLogTest, WithoutDetailsNoHandleIsShown) {
+  EventLog log;
+  FailureReport report;
+  report.happened = true;
+  report.stream_handle = 0xabc;
+  report.pending_streams.push_back({.stream_handle = 0xabc});
+  report.last_misses.push_back({.stream_handle = 0xabc});
+  log.on_event({.kind = SlowPathEventKind::failure, .failed = true, .report = &report});
+  EXPECT_NE(ask(log, "").dump().find("0xabc"), std::string::npos);
+  EXPECT_EQ(ask(log, "", false).dump().find("0xabc"), std::string::npos);
+}
+
 TEST(EventLogTest, FailuresAreKeptLongerAndWithTheirReports) {
   EventLog log;
   FailureReport report;

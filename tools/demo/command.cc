@@ -13,9 +13,9 @@
 #include "tools/check_config/config_file.h"
 #include "tools/demo/player.h"
 #include "tools/demo/status_line.h"
-#include "tools/demo/stop_signal.h"
 #include "tools/device/device.h"
 #include "tools/device/misuse_log.h"
+#include "tools/terminal/stop_signal.h"
 #include "tools/terminal/units.h"
 #include "tools/trace/sample_traces.h"
 

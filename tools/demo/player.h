@@ -19,8 +19,8 @@
 
 #include "gpupool/pool.h"
 #include "gpupool/status.h"
-#include "tools/demo/stop_signal.h"
 #include "tools/device/device.h"
+#include "tools/terminal/stop_signal.h"
 #include "tools/trace/trace.h"
 
 namespace gpupool::tools {

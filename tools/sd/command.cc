@@ -12,9 +12,9 @@
 #include "exporter/http/access.h"
 #include "exporter/http/http_server.h"
 #include "exporter/http/socket_address.h"
-#include "tools/demo/stop_signal.h"
 #include "tools/sd/target_list.h"
 #include "tools/serve/serve.h"
+#include "tools/terminal/stop_signal.h"
 #include "tools/trace/line_reader.h"
 
 namespace gpupool::tools {

@@ -71,8 +71,9 @@ Result<void, Status> take_samples(const Trace& trace, const std::vector<Step>& s
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   recording.replay_seconds = taken.count();
   recording.peak_held.value = peaks.back();
+  const std::uint64_t start_time_ns = session.pool().stats().start_time_ns;
   for (Marks* each : {&recording.failures, &recording.fallbacks}) {
-    for (Mark& mark : each->first) mark.time_ns -= session.pool().stats().start_time_ns;
+    for (Mark& mark : each->first) mark.time_ns -= start_time_ns;
   }
   recording.duration_ns = recording.samples.back().time_ns;
   const std::string fault = session.find_fault();

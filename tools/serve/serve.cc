@@ -9,8 +9,8 @@
 #include "exporter/http/responses.h"
 #include "exporter/http/socket_address.h"
 #include "tools/command_line.h"
-#include "tools/demo/stop_signal.h"
 #include "tools/serve/recorded_job.h"
+#include "tools/terminal/stop_signal.h"
 #include "tools/terminal/units.h"
 #include "tools/trace/line_reader.h"
 

@@ -1,10 +1,11 @@
-#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "exporter/http/json_writer.h"
+#include "exporter/http/would_fit_json.h"
 #include "gpupool/stats.h"
 #include "tools/snapshot/command.h"
 
@@ -46,28 +47,18 @@ Fit fit_of(const SnapshotFile& file, std::uint64_t bytes) {
 }
 
 Answer would_fit(const SnapshotFile& file, const Query& query) {
-  if (query.find("bytes") == nullptr) return std::string("parameter 'bytes' is missing");
-  const auto bytes = query.number("bytes", 0);
+  const auto bytes = internal::read_fit_bytes(query);
   if (!bytes.ok()) return bytes.error();
-  if (bytes.value() == 0) {
-    return std::string("parameter 'bytes' is 0, which is no request; allowed is 1 and more");
-  }
-  JsonWriter json;
-  json.begin_object();
-  json.field("schema", "gpupool.would_fit");
-  json.field("version", 1);
-  json.field("pool", file.pool);
-  json.field("bytes", bytes.value());
-  json.field("fit", to_string(fit_of(file, bytes.value())));
-  json.field("largest_free_block_bytes", file.largest_free_block_bytes);
-  json.field("largest_satisfiable_bytes", file.largest_satisfiable_bytes);
-  json.field("free_bytes", file.bytes_in("free"));
-  json.field("pending_bytes", file.bytes_in("pending"));
-  json.field("cached_bytes", file.bytes_in("cached"));
-  json.field("held_bytes", file.held_bytes);
-  json.field("limit_in_force_bytes", file.limit_in_force_bytes);
-  json.end_object();
-  return Document{.body = json.take() + "\n", .packed_body = "", .version = ""};
+  StatsV1 stats;
+  stats.largest_free_block_bytes = file.largest_free_block_bytes;
+  stats.largest_satisfiable_bytes = file.largest_satisfiable_bytes;
+  stats.free_bytes = file.bytes_in("free");
+  stats.pending_bytes = file.bytes_in("pending");
+  stats.cached_bytes = file.bytes_in("cached");
+  stats.held_bytes = file.held_bytes;
+  stats.limit_in_force_bytes = file.limit_in_force_bytes;
+  return internal::fit_document(file.pool, bytes.value(), std::nullopt, fit_of(file, bytes.value()),
+                                stats);
 }
 
 }  // namespace

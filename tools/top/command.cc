@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/demo/stop_signal.h"
+#include "tools/terminal/stop_signal.h"
 #include "tools/terminal/terminal.h"
 #include "tools/top/fleet.h"
 #include "tools/top/view.h"

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace gpupool::tools {

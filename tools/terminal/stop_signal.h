@@ -3,8 +3,8 @@
 //
 // Thread safety: make and use it on one thread, before any other thread is started.
 // Cost: a system call a wait.
-#ifndef GPUPOOL_TOOLS_DEMO_STOP_SIGNAL_H_
-#define GPUPOOL_TOOLS_DEMO_STOP_SIGNAL_H_
+#ifndef GPUPOOL_TOOLS_TERMINAL_STOP_SIGNAL_H_
+#define GPUPOOL_TOOLS_TERMINAL_STOP_SIGNAL_H_
 
 #include <chrono>
 #include <csignal>
@@ -31,4 +31,4 @@ class StopSignal {
 
 }  // namespace gpupool::tools
 
-#endif  // GPUPOOL_TOOLS_DEMO_STOP_SIGNAL_H_
+#endif  // GPUPOOL_TOOLS_TERMINAL_STOP_SIGNAL_H_

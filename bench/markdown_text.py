@@ -1,6 +1,12 @@
-"""The part of a document that a program writes, between two comments that name the program."""
+"""Tables in Markdown, and the part of a document that a program writes, between two comments that name
+the program."""
 import pathlib
 import sys
+
+
+def table(columns, rows):
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
 def marks(owner):

@@ -1,4 +1,4 @@
-#include "tools/demo/stop_signal.h"
+#include "tools/terminal/stop_signal.h"
 
 #include <pthread.h>
 
