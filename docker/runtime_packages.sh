@@ -5,8 +5,20 @@
 set -euo pipefail
 program=$1
 
-ldd "$program" | awk '$2 == "=>" { print $3 }' | while read -r library; do
-  # The package's own path may be /lib/... or /usr/lib/..., which are one folder.
-  real=$(readlink -f "$library")
-  dpkg-query --search "$real" 2> /dev/null || dpkg-query --search "${real#/usr}"
-done | cut -d : -f 1 | sort -u
+libraries=()
+while read -r library; do
+  libraries+=("$(readlink -f "$library")")
+done < <(ldd "$program" | awk '$2 == "=>" { print $3 }')
+[ ${#libraries[@]} -gt 0 ] || exit 0
+
+# The package's own path may be /lib/... or /usr/lib/..., which are one folder; it knows one of them.
+found=$(dpkg-query --search "${libraries[@]}" "${libraries[@]#/usr}" 2> /dev/null || true)
+paths=$(sed 's/^.*: //' <<< "$found")
+for library in "${libraries[@]}"; do
+  short=${library#/usr}
+  if ! grep -qxF -e "$short" -e "/usr$short" <<< "$paths"; then
+    echo "runtime_packages.sh: no package has $library" >&2
+    exit 1
+  fi
+done
+cut -d : -f 1 <<< "$found" | sort -u
