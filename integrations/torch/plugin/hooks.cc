@@ -106,9 +106,8 @@ void give_back(const Owner& owner, void* block, std::size_t bytes, RawStream giv
     count(counters.wrong_streams,
           "a block was freed on another stream than it was asked for; it waits for both, and"
           " further ones are only counted");
-    if (const auto other = pool.adopt_stream(given); other.ok()) {
-      pool.record_stream(block, other.value());
-    }
+    // Where that is no stream, the pool counts it, and holds the block back.
+    pool.record_stream(block, given);
   }
   pool.deallocate(block, bytes, *owner.stream);
 }
@@ -245,12 +244,11 @@ void gpupool_torch_record_stream(void* block, gpupool_raw_stream stream) {
   // Its own stream's order is kept anyhow.
   if (owner.stream == given) return;
   gpupool::Pool& pool = gpupool::pool_of(owner.pool);
-  if (const auto other = pool.adopt_stream(given); other.ok()) {
-    pool.record_stream(block, other.value());
-    return;
-  }
+  // One that another thread has freed meanwhile needs nobody's word.
+  if (pool.record_stream(block, given) || !pool.find_size(block).ok()) return;
   gpupool::torch::raise({gpupool::Error::backend_failure,
-                         "gpupool: record_stream of a stream that the driver does not know"});
+                         "gpupool: record_stream of a stream that the driver does not know; after"
+                         " its free the block waits for the whole device"});
 }
 
 void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_pool_id id,
