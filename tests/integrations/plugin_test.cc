@@ -134,6 +134,10 @@ TEST_F(PluginTest, AWrongSizeAtFreeIsCountedAndIgnored) {
   void* const block = plugin_.alloc(kMiB, device);
   plugin_.free(block, 17, device);
   EXPECT_EQ(plugin_.numbers(device)["misuses.wrong_size"], 1u);
+  for (const int wrong : {-1, -2, 0}) {
+    plugin_.free(plugin_.alloc(kMiB, device), static_cast<std::size_t>(wrong), device);
+  }
+  EXPECT_EQ(plugin_.numbers(device)["misuses.wrong_size"], 4u);
   EXPECT_EQ(plugin_.stats(device).live_blocks, 0u);
 }
 

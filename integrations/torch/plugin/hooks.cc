@@ -143,7 +143,9 @@ void deallocate(void* block, std::size_t bytes, int device, RawStream stream) {
           "a block was freed with another device than its own; ignored, and further ones are only"
           " counted");
   }
-  give_back(owner, block, bytes, resolve_stream(owner.pool, stream));
+  // The pool takes the largest number of all, which -1 arrives as, for a size that is not told.
+  const std::size_t told = bytes == ~std::size_t{0} ? bytes - 1 : bytes;
+  give_back(owner, block, told, resolve_stream(owner.pool, stream));
 }
 
 void deallocate_quietly(void* block, std::size_t bytes, int device, RawStream stream) noexcept {
