@@ -4,28 +4,54 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+
 #include "backend/free_ranges.h"
 
 namespace gpupool::internal {
 namespace {
 
 constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
-// Above anything that a test would make up by hand, below the end of a 47-bit address space.
+// Above anything that a test would make up by hand.
 constexpr std::uint64_t kFirstAddress = 16 * kTiB;
 constexpr std::uint64_t kAddressesPerDevice = 14 * kTiB;
 constexpr std::uint64_t kPlainAddresses = 2 * kTiB;
 
-std::uint64_t first_address(int ordinal) {
-  return kFirstAddress + (static_cast<std::uint64_t>(ordinal) & 7) * kAddressesPerDevice;
-}
+/// The addresses of one device: a range that no other has while it lives, as in one process on real
+/// cards, so that a pointer of one pool is no other's. The first device of an ordinal has always
+/// the same; more than there are ranges at once share the last.
+class AddressRange {
+ public:
+  explicit AddressRange(int ordinal) {
+    const auto own = static_cast<std::size_t>(ordinal) % 8;
+    index_ = own;
+    for (std::size_t next = 0; !take(index_) && index_ + 1 < kRanges; ++next) index_ = next;
+  }
+  ~AddressRange() {
+    if (index_ + 1 < kRanges) is_taken_[index_].store(false);
+  }
+  AddressRange(const AddressRange&) = delete;
+  AddressRange& operator=(const AddressRange&) = delete;
+  std::uint64_t begin() const noexcept { return kFirstAddress + index_ * kAddressesPerDevice; }
+  std::uint64_t end() const noexcept { return begin() + kAddressesPerDevice; }
+
+ private:
+  // Eight lie where a card's do, below the end of a 47-bit address space. Those above are numbers
+  // like them, and exact where somebody keeps them in a double.
+  static constexpr std::size_t kRanges = 512;
+  static bool take(std::size_t index) { return !is_taken_[index].exchange(true); }
+  static inline std::array<std::atomic<bool>, kRanges> is_taken_{};
+  std::size_t index_ = 0;
+};
 
 class AddressOnlyStore final : public SimulatedStore {
  public:
   explicit AddressOnlyStore(int ordinal)
-      : reservations_(first_address(ordinal),
-                      first_address(ordinal) + kAddressesPerDevice - kPlainAddresses),
-        plain_(first_address(ordinal) + kAddressesPerDevice - kPlainAddresses,
-               first_address(ordinal) + kAddressesPerDevice) {}
+      : range_(ordinal),
+        reservations_(range_.begin(), range_.end() - kPlainAddresses),
+        plain_(range_.end() - kPlainAddresses, range_.end()) {}
 
   std::optional<DeviceAddress> reserve(std::uint64_t bytes, std::uint64_t alignment) override {
     return reservations_.take(bytes, alignment);
@@ -46,6 +72,7 @@ class AddressOnlyStore final : public SimulatedStore {
   }
 
  private:
+  AddressRange range_;
   FreeRanges reservations_;
   FreeRanges plain_;
 };

@@ -45,7 +45,9 @@ Pool& pool_of(gpupool_pool* handle) noexcept { return *handle->pool; }
 Backend& backend_of(gpupool_pool* handle) noexcept { return *handle->backend; }
 
 RawStream resolve_stream(const gpupool_pool* handle, RawStream stream) noexcept {
-  if (stream != nullptr || handle->default_stream == DefaultStream::legacy) return stream;
+  if (stream != nullptr || handle->default_stream == DefaultStream::legacy) {
+    return one_handle(stream);
+  }
   return per_thread_stream();
 }
 

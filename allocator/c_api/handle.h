@@ -60,13 +60,22 @@ void copy_out(T value, T* target, std::size_t size) noexcept {
   std::memcpy(static_cast<void*>(target), &value, known);
 }
 
-/// A struct of the caller's, which may be of another version: what it lacks is as in `defaults`.
+/// Reads a struct of the caller's, which may be of another version, over the defaults in `value`:
+/// what it lacks stays as it is there. Why it is none: a size that no version has, the first of
+/// which had `least` bytes, or what a later version added and is set; nullptr if nothing.
 template <class T>
-T copy_in(const T* given, const T& defaults) noexcept {
-  T value = defaults;
+const char* copy_in(const T* given, std::size_t least, T& value) noexcept {
+  constexpr std::size_t kMost = 4096;  // what is read of memory that may be anything
   const std::size_t size = given->size;
+  if (size < least || size % alignof(T) != 0 || size > kMost) {
+    return "size is none that the struct has in any version: its init function sets it";
+  }
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  for (std::size_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] != 0) return "a field is set that a later version added, which this one lacks";
+  }
   std::memcpy(static_cast<void*>(&value), given, size < sizeof(T) ? size : sizeof(T));
-  return value;
+  return nullptr;
 }
 
 inline StreamRef ref_of(gpupool_stream* stream) noexcept {

@@ -1,4 +1,5 @@
 // gpupool.h: how a pool begins and ends.
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,11 +42,15 @@ gpupool_options default_options() {
   return options;
 }
 
-/// `value` as an enumerator up to `last`; the name goes into `problem` where it is none.
+/// `value` as a number up to `last`; the name goes into `problem` where it is none.
 template <class Enum>
 Enum checked(std::uint32_t value, Enum last, const char* name, const char*& problem) {
   if (value > static_cast<std::uint32_t>(last) && problem == nullptr) problem = name;
   return static_cast<Enum>(value);
+}
+
+bool checked_switch(std::uint32_t value, const char* name, const char*& problem) {
+  return checked(value, std::uint32_t{1}, name, problem) != 0;
 }
 
 std::function<void(const MisuseReport&)> handler_of(const gpupool_options& options) {
@@ -80,14 +85,14 @@ Result<PoolOptions, Status> pool_options_of(const gpupool_options& options) {
   result.runtime.recycling_wait = options.recycling_wait;
   result.runtime.policy = checked(options.policy, CrossStreamPolicy::wait, "policy", problem);
   result.on_misuse = checked(options.on_misuse, OnMisuse::abort, "on_misuse", problem);
-  result.verify_streams = options.verify_streams != 0;
+  result.verify_streams = checked_switch(options.verify_streams, "verify_streams", problem);
   result.cache_small_bytes = options.cache_small_bytes;
   result.cache_large_bytes = options.cache_large_bytes;
   result.misuse_handler = handler_of(options);
-  result.debug.scrub = options.debug_scrub != 0;
-  result.debug.poison = options.debug_poison != 0;
-  result.debug.canary = options.debug_canary != 0;
-  result.debug.nvtx = options.debug_nvtx != 0;
+  result.debug.scrub = checked_switch(options.debug_scrub, "debug_scrub", problem);
+  result.debug.poison = checked_switch(options.debug_poison, "debug_poison", problem);
+  result.debug.canary = checked_switch(options.debug_canary, "debug_canary", problem);
+  result.debug.nvtx = checked_switch(options.debug_nvtx, "debug_nvtx", problem);
   result.runtime.out_of_memory.wait_ns = options.out_of_memory_wait_ns;
   if (options.tag_count > kMaxTags || (options.tag_count > 0 && options.tags == nullptr)) {
     return Status{Error::invalid_argument, "tags: at most 32 names, and a list of them"};
@@ -147,9 +152,16 @@ gpupool_status gpupool_create(const gpupool_options* options, gpupool_pool** poo
   if (pool == nullptr) return gpupool::internal::null_argument("pool is NULL");
   *pool = nullptr;
   return guarded([&] {
-    const gpupool_options defaults = gpupool::internal::default_options();
-    if (options == nullptr) return gpupool::internal::create(defaults, pool);
-    return gpupool::internal::create(gpupool::internal::copy_in(options, defaults), pool);
+    gpupool_options wanted = gpupool::internal::default_options();
+    if (options != nullptr) {
+      const auto least = offsetof(gpupool_options, name);
+      const char* const problem = gpupool::internal::copy_in(options, least, wanted);
+      if (problem != nullptr) {
+        return gpupool::internal::fail(GPUPOOL_INVALID_ARGUMENT,
+                                       std::string("gpupool_options: ") + problem);
+      }
+    }
+    return gpupool::internal::create(wanted, pool);
   });
 }
 

@@ -1,4 +1,5 @@
 // gpupool.h: blocks and streams.
+#include <cstddef>
 #include <string>
 
 #include "c_api/handle.h"
@@ -89,9 +90,12 @@ gpupool_status gpupool_allocate_request(gpupool_pool* pool, const gpupool_reques
     return null_argument("pool, request or block is NULL");
   }
   return guarded([&] {
-    gpupool_request defaults{};
-    gpupool_request_init(&defaults, sizeof defaults);
-    const gpupool_request given = gpupool::internal::copy_in(request, defaults);
+    gpupool_request given{};
+    gpupool_request_init(&given, sizeof given);
+    const auto least = offsetof(gpupool_request, alignment);
+    if (const char* const problem = gpupool::internal::copy_in(request, least, given)) {
+      return fail(GPUPOOL_INVALID_ARGUMENT, std::string("gpupool_request: ") + problem);
+    }
     if (given.tag > GPUPOOL_TAG_NONE || given.allocation_class > GPUPOOL_CLASS_CONTIGUOUS) {
       return fail(GPUPOOL_INVALID_ARGUMENT,
                   "tag or allocation_class is none of the numbers in gpupool.h");
@@ -136,19 +140,14 @@ gpupool_status gpupool_find_size(const gpupool_pool* pool, const void* block, si
 gpupool_status gpupool_record_stream(gpupool_pool* pool, void* block, gpupool_raw_stream stream) {
   if (pool == nullptr) return null_argument("pool is NULL");
   return guarded([&] {
-    const auto ref = gpupool::internal::adopt(pool, stream);
-    if (!ref.ok()) return fail(ref.error());
-    return finish(pool->pool->record_stream(block, ref.value()));
+    return finish(pool->pool->record_stream(block, gpupool::resolve_stream(pool, stream)));
   });
 }
 
 gpupool_status gpupool_record_use(gpupool_pool* pool, void* block, gpupool_raw_stream stream) {
   if (pool == nullptr) return null_argument("pool is NULL");
-  return guarded([&] {
-    const auto ref = gpupool::internal::adopt(pool, stream);
-    if (!ref.ok()) return fail(ref.error());
-    return finish(pool->pool->record_use(block, ref.value()));
-  });
+  return guarded(
+      [&] { return finish(pool->pool->record_use(block, gpupool::resolve_stream(pool, stream))); });
 }
 
 gpupool_status gpupool_note_dependency(gpupool_pool* pool, gpupool_raw_stream source,

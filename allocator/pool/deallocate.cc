@@ -55,6 +55,7 @@ bool Pool::Impl::deallocate_cold(void* pointer, std::size_t bytes, internal::Str
 bool Pool::Impl::deallocate_raw(void* pointer, std::size_t bytes, RawStream raw) {
   if (pointer == nullptr) return true;
   if (is_closed()) return process_state_since(process_epoch_) == ProcessState::exiting;
+  raw = one_handle(raw);
   internal::StreamState* stream = find_or_adopt(raw, nullptr);
   // The driver does not know the stream any more: then it is the one that the block was got on.
   if (stream == nullptr) stream = find_own_stream(pointer, raw);
@@ -157,53 +158,6 @@ Pool::Impl::TicketSet Pool::Impl::tickets_at_free(
   return tickets;
 }
 
-bool Pool::Impl::record_use(void* pointer, StreamRef stream, bool at_free) {
-  std::optional<MisuseReport> misuse;
-  const internal::Placement placement = place(stream.state(), std::nullopt, {});
-  StreamIndex index = internal::kAnybody;
-  {
-    MutexLock lock(mu_);
-    const Target target = find_target(pointer);
-    if (!placement.is_same_stream || !streams_.is_known(stream.state())) {
-      misuse = count_misuse({.kind = Misuse::unknown_stream, .pointer = pointer});
-    } else if (!target.exists() || !target.is_start) {
-      misuse = count_misuse(explain(pointer));
-    } else {
-      internal::BlockRecord& record = record_of(target);
-      const BlockWord word = record.load();
-      if (!word.is_live() || !record.take(word, word.with_extra_uses())) {
-        misuse = count_misuse(explain(pointer));
-      } else {
-        auto& uses = extra_uses_[pointer];
-        const auto* const by = using_stream(placement, stream.state(), uses);
-        if (by == nullptr) return false;
-        index = by->index();
-        ExtraUse use{{index, 0}, at_free};
-        if (!at_free) use.ticket = streams_.ticket(index);
-        // One entry a stream and kind: the later use covers the earlier.
-        const auto known = std::find_if(uses.begin(), uses.end(), [&](const ExtraUse& other) {
-          return other.at_free == at_free && other.ticket.stream == index && !other.is_home;
-        });
-        if (known == uses.end()) {
-          uses.push_back(use);
-        } else {
-          *known = use;
-        }
-      }
-    }
-  }
-  if (misuse.has_value()) {
-    report_misuse(*misuse);
-    return false;
-  }
-  if (at_free || index != stream.state()->index()) return true;
-  // The event comes after all that the stream was given by now; what else it may come after only
-  // makes the block wait longer.
-  MutexLock events(events_mu_);
-  close_epoch(index);
-  return true;
-}
-
 Pool::Impl::Target Pool::Impl::find_target(const void* pointer, bool or_inside) {
   const auto address = reinterpret_cast<DeviceAddress>(pointer);
   Target target;
@@ -264,6 +218,7 @@ void Pool::Impl::report_misuse(const MisuseReport& report) {
 }
 
 internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* capture) {
+  raw = one_handle(raw);
   internal::ThreadRecord* const record = own_record();
   // Nobody ends the legacy stream, and nobody captures it: its handle names it for good.
   internal::StreamState* const legacy =
@@ -305,6 +260,10 @@ internal::StreamState* Pool::Impl::find_or_adopt(RawStream raw, CaptureState* ca
 
 internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint64_t id,
                                                         internal::ThreadRecord* record) {
+  // The legacy stream may first have been named while it could not be asked who it is.
+  if (internal::StreamState* legacy = raw == nullptr ? streams_.find_named(raw) : nullptr) {
+    return legacy;
+  }
   if (internal::StreamState* known = streams_.find(id)) return known;
   // Nothing is recorded for it: the handle is another stream's.
   if (internal::StreamState* former = streams_.disown(raw, id)) {
@@ -314,7 +273,7 @@ internal::StreamState* Pool::Impl::find_or_adopt_locked(RawStream raw, std::uint
   internal::StreamState* adopted = streams_.adopt(raw, id);
   if (adopted == nullptr) return nullptr;
   if (raw == per_thread_stream() && record != nullptr) record->own_stream = id;
-  know(*adopted);
+  know(adopted->index());
   return adopted;
 }
 

@@ -335,10 +335,16 @@ bool Pool::deallocate_raw(void* pointer, std::size_t bytes, RawStream stream) {
   return impl_->deallocate_raw(pointer, bytes, stream);
 }
 bool Pool::record_stream(void* pointer, StreamRef stream) {
-  return !impl_->is_closed() && impl_->record_use(pointer, stream, true);
+  return !impl_->is_closed() && impl_->record_use(pointer, stream.state(), {}, true);
 }
 bool Pool::record_use(void* pointer, StreamRef stream) {
-  return !impl_->is_closed() && impl_->record_use(pointer, stream, false);
+  return !impl_->is_closed() && impl_->record_use(pointer, stream.state(), {}, false);
+}
+bool Pool::record_raw(void* pointer, RawStream stream, bool at_free) {
+  if (impl_->is_closed()) return false;
+  CaptureState capture = CaptureState::none;
+  internal::StreamState* const state = impl_->find_or_adopt(stream, &capture);
+  return impl_->record_use(pointer, state, capture, at_free);
 }
 bool Pool::note_dependency(StreamRef source, StreamRef destination) {
   return !impl_->is_closed() && impl_->note_dependency(source, destination);

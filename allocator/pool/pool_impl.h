@@ -40,7 +40,7 @@ class Pool::Impl : private internal::CrossStream {
   Result<void*> allocate_raw(const AllocationRequest& request, RawStream raw, bool waits = false);
   Result<void*> allocate_for_any_stream(const AllocationRequest& request);
   bool deallocate_raw(void* pointer, std::size_t bytes, RawStream raw);
-  bool record_use(void* pointer, StreamRef stream, bool at_free);
+  bool record_use(void*, internal::StreamState*, std::optional<CaptureState>, bool at_free);
   bool note_dependency(StreamRef source, StreamRef destination);
 
   Result<std::size_t> find_size(const void* pointer) const;

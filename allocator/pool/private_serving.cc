@@ -47,8 +47,9 @@ Placement PrivateServing::place(const StreamState* stream, std::optional<Capture
     const bool is_left_alone = private_pools_.is_in_use() && is_left_to_another(*stream);
     const auto state = backend.capture_state(stream->raw());
     capture = state.ok() ? state.value() : CaptureState::none;
-    // In a capture it cannot be asked who it is, nor where another thread may begin one.
-    if (capture == CaptureState::none && !is_left_alone) {
+    // In a capture it cannot be asked who it is, nor where another thread may begin one; the legacy
+    // stream is who it is.
+    if (capture == CaptureState::none && !is_left_alone && stream->raw() != nullptr) {
       const auto id = backend.stream_id(stream->raw());
       const bool is_same = id.ok() && id.value() == stream->id();
       // Where it is not verified, what the driver does not tell is as the owner says; and by the
@@ -113,7 +114,7 @@ StreamState* PrivateServing::serving_stream(const Placement& placement, StreamSt
   if (StreamState* const known = private_pools_.find(placement, stream->id())) return known;
   StreamState* const pseudo = streams_.adopt_pseudo(*stream);
   if (pseudo == nullptr) return nullptr;
-  know(*pseudo);
+  know(pseudo->index());
   private_pools_.add(placement, stream->id(), *pseudo);
   return pseudo;
 }
@@ -140,10 +141,11 @@ BlockWord PrivateServing::make_private(BlockWord word, const void* pointer, Stre
   return word.with_extra_uses();
 }
 
-void PrivateServing::know(const StreamState& stream) {
-  tiers_.know_stream(stream.index());
-  while (depots_.size() <= stream.index()) depots_.push_back(std::make_unique<Depot>());
-  depots_[stream.index()]->demand().start(options_.cache_large_bytes);
+StreamIndex PrivateServing::know(StreamIndex stream) {
+  tiers_.know_stream(stream);
+  while (depots_.size() <= stream) depots_.push_back(std::make_unique<Depot>());
+  depots_[stream]->demand().start(options_.cache_large_bytes);
+  return stream;
 }
 
 // The end.

@@ -41,8 +41,8 @@ class PrivateServing : protected PoolState {
   /// The word of a block that is served to a pseudo-stream.
   BlockWord make_private(BlockWord word, const void* pointer, StreamIndex pseudo,
                          PrivatePools::Kind kind, std::uint64_t bytes) GPUPOOL_REQUIRES(mu_);
-  /// Makes room for a stream that was adopted.
-  void know(const StreamState& stream) GPUPOOL_REQUIRES(mu_);
+  /// Makes room for a stream that was adopted; gives it back.
+  StreamIndex know(StreamIndex stream) GPUPOOL_REQUIRES(mu_);
 
   /// Waits for the device, where that may be and anything is there that waits for no less: released
   /// private pools, and with `abandoned` work of which no event will tell. How many.

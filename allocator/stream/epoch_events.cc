@@ -18,6 +18,8 @@ bool EpochEvents::may_record(const EpochEnd& end) const {
   // First, since its identity must not be asked of a stream that is being captured.
   const auto capture = backend_.capture_state(end.raw);
   if (!capture.ok() || capture.value() != CaptureState::none) return false;
+  // The legacy stream's names it for good, also where that was learnt while it could not be asked.
+  if (end.raw == nullptr) return true;
   // A handle whose stream was destroyed unannounced may be another stream's by now, whose events
   // say nothing of the former's work.
   const auto id = backend_.stream_id(end.raw);

@@ -21,6 +21,11 @@ StreamState* StreamTable::find(std::uint64_t id) const {
   return found == by_id_.end() ? nullptr : found->second.get();
 }
 
+StreamState* StreamTable::find_named(RawStream raw) const {
+  const auto id = id_by_raw_.find(raw);
+  return id != id_by_raw_.end() ? find(id->second) : nullptr;
+}
+
 StreamState* StreamTable::disown(RawStream raw, std::uint64_t id) {
   const auto entry = id_by_raw_.find(raw);
   if (entry == id_by_raw_.end() || entry->second == id) return nullptr;
@@ -51,7 +56,18 @@ std::optional<StreamIndex> StreamTable::find_slot() {
     free_indices_.pop_back();
     return index;
   }
-  if (slots_.size() >= kMaxStreams) return std::nullopt;
+  if (slots_.size() + (nameless_.has_value() ? 0 : 1) >= kMaxStreams) return std::nullopt;
+  return add_slot();
+}
+
+StreamIndex StreamTable::nameless() {
+  // Without an identity, so that its index is never used again, and without a state, so that
+  // nothing is recorded for it.
+  if (!nameless_.has_value()) nameless_ = add_slot();
+  return *nameless_;
+}
+
+StreamIndex StreamTable::add_slot() {
   const auto index = static_cast<StreamIndex>(slots_.size());
   slots_.push_back(std::make_unique<Slot>());
   slots_.back()->events.stream = index;
@@ -224,8 +240,7 @@ bool StreamTable::is_left_alone(const StreamState& state) const noexcept {
 }
 
 StreamState* StreamTable::find_left_alone(RawStream raw) const noexcept {
-  const auto id = id_by_raw_.find(raw);
-  StreamState* const state = id != id_by_raw_.end() ? find(id->second) : nullptr;
+  StreamState* const state = find_named(raw);
   return state != nullptr && is_left_alone(*state) ? state : nullptr;
 }
 

@@ -102,6 +102,8 @@ class StreamTable {
   StreamState* adopt(RawStream raw, std::uint64_t id);
   /// A pseudo-stream for requests of `stream`; nullptr as adopt(). Not found by identity or handle.
   StreamState* adopt_pseudo(const StreamState& stream);
+  /// Stands for every stream that cannot be told: no event tells of its work, nor does it end.
+  StreamIndex nameless();
   /// Ends a pseudo-stream, all of whose work is complete.
   void complete_pseudo(StreamState* state);
   /// Epochs that end now, and of which no event will tell: of streams that have ended without one,
@@ -118,6 +120,8 @@ class StreamTable {
     return slots_[stream]->is_pseudo ? Fence::kPseudo : Fence::group_of(stream);
   }
   StreamState* find(std::uint64_t id) const;
+  /// By the handle as it was last asked; nullptr where that never was.
+  StreamState* find_named(RawStream raw) const;
   /// Of the stream that the handle named when it was last asked; one that is made up, and no
   /// stream's, where that never was. Of per-thread streams, which share a handle, always that.
   std::uint64_t id_named(RawStream raw) {
@@ -250,7 +254,7 @@ class StreamTable {
   /// Whether the index is that of the legacy default stream.
   bool is_default(StreamIndex stream) const noexcept {
     const StreamState* const state = slots_[stream]->state;
-    return state != nullptr && reinterpret_cast<std::uintptr_t>(state->raw()) <= 1;
+    return state != nullptr && state->raw() == nullptr;
   }
   /// Those that name its streams.
   std::vector<RawStream> handles() const;
@@ -297,8 +301,10 @@ class StreamTable {
   static void end_epoch(Slot& slot);
   /// begin_close() of whoever the stream is.
   std::optional<EpochEnd> end_open(StreamIndex stream);
-  /// A slot that is not in use, or a new one; nothing where there are kMaxStreams.
+  /// A slot that is not in use, or a new one; nothing where there are kMaxStreams, one of which is
+  /// kept for nameless().
   std::optional<StreamIndex> find_slot();
+  StreamIndex add_slot();
   std::unique_ptr<StreamState> make_state(StreamIndex index, RawStream raw, std::uint64_t id);
   /// No stream of those groups is there any more.
   bool is_fence_released(const Fence& fence) const noexcept;
@@ -315,6 +321,7 @@ class StreamTable {
   std::vector<StreamIndex> free_indices_;
   std::unordered_map<std::uint64_t, std::unique_ptr<StreamState>> by_id_;
   std::unordered_map<RawStream, std::uint64_t> id_by_raw_;
+  std::optional<StreamIndex> nameless_;
   std::vector<std::unique_ptr<StreamState>> pseudo_;
   std::deque<std::unique_ptr<StreamState>> released_;
   StreamHolds holds_;

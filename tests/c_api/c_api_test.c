@@ -177,6 +177,59 @@ static void test_shorter_structs(void) {
   gpupool_destroy(pool);
 }
 
+static void refuse(gpupool_options* options, const char* said) {
+  gpupool_pool* pool = NULL;
+  EXPECT(gpupool_create(options, &pool) == GPUPOOL_INVALID_ARGUMENT && pool == NULL);
+  if (strstr(gpupool_last_error(), said) == NULL) fprintf(stderr, "%s\n", gpupool_last_error());
+  EXPECT(strstr(gpupool_last_error(), said) != NULL);
+  gpupool_destroy(pool);
+  gpupool_options_init(options, sizeof *options);
+  options->device_kind = GPUPOOL_DEVICE_SIMULATED;
+}
+
+/* A size that no version has, fields of a later one, and switches that are neither 0 nor 1. */
+static void test_sizes_and_switches(void) {
+  struct {
+    gpupool_options known;
+    uint64_t later[2];
+  } longer;
+  static const uint32_t sizes[] = {0, 3, 4, 8, 17, sizeof(gpupool_options) - 4, 4104, ~(uint32_t)0};
+  gpupool_options* const options = &longer.known;
+  gpupool_request request;
+  gpupool_pool* pool = NULL;
+  void* block = NULL;
+  size_t i;
+  memset(&longer, 0, sizeof longer);
+  gpupool_options_init(options, sizeof *options);
+  for (i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
+    options->size = sizes[i];
+    refuse(options, "gpupool_options: size is none");
+  }
+  options->verify_streams = 7;
+  refuse(options, "verify_streams");
+  options->debug_scrub = 2;
+  refuse(options, "debug_scrub");
+  options->debug_poison = 2;
+  refuse(options, "debug_poison");
+  options->debug_canary = 2;
+  refuse(options, "debug_canary");
+  options->debug_nvtx = 2;
+  refuse(options, "debug_nvtx");
+  options->size = sizeof longer;
+  longer.later[1] = 1;
+  refuse(options, "a later version added");
+  longer.later[1] = 0;
+  options->size = sizeof longer;
+  EXPECT(gpupool_create(options, &pool) == GPUPOOL_OK);
+  gpupool_request_init(&request, sizeof request);
+  request.bytes = 512;
+  request.size = 3;
+  EXPECT(gpupool_allocate_request(pool, &request, NULL, &block) == GPUPOOL_INVALID_ARGUMENT);
+  EXPECT(strstr(gpupool_last_error(), "gpupool_request: size is none") != NULL);
+  EXPECT(block == NULL);
+  gpupool_destroy(pool);
+}
+
 static void test_blocks(gpupool_pool* pool, struct misuses* seen) {
   void* block = NULL;
   void* aligned = NULL;
@@ -405,6 +458,7 @@ int main(void) {
   EXPECT(gpupool_last_error()[0] == '\0');
   test_wrong_options();
   test_shorter_structs();
+  test_sizes_and_switches();
   test_debug_and_wait();
   pool = make_pool(&seen);
   test_blocks(pool, &seen);

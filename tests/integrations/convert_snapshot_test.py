@@ -12,6 +12,8 @@ import pathlib
 import pickle
 import subprocess
 import tempfile
+import time
+import tracemalloc
 import unittest
 
 import child
@@ -148,7 +150,9 @@ class ConvertSnapshotTest(unittest.TestCase):
                            (pickle.dumps({"device_traces": [[]]}), "_record_memory_history"),
                            (pickle.dumps({"device_traces": [[event("alloc", -1, 1)]]}), "addr of"),
                            (pickle.dumps({"device_traces": [[event("alloc", 1, "x")]]}), "size of"),
-                           (pickle.dumps({"device_traces": [[1]]}), "no history")):
+                           (pickle.dumps({"device_traces": [[1]]}), "event 0 of device 0 is 1;"),
+                           (pickle.dumps({"device_traces": [None]}), "device 0 is None;"),
+                           (b"\x80\x04}.}", "no device_traces"), (b"\x80\x04}", "ends too early")):
             self.snapshot.write_bytes(data)
             with self.assertRaisesRegex(ValueError, text, msg=data):
                 self.convert()
@@ -156,6 +160,86 @@ class ConvertSnapshotTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "none is number 1"):
             self.convert(device=1)
         self.assertFalse(self.trace.exists())
+
+    def test_every_value_is_looked_at_before_it_is_used(self):
+        block = {"address": 4096, "size": 512, "state": "active_allocated"}
+        lines = "512 0 0\nf 0 0\n# "
+        for events, segments, text in (
+                ([event([], 4096, 512)], (), "action of event 0 of device 0 is a list"),
+                ([event("alloc", [], 512)], (), "addr of event 0 of device 0 is a list"),
+                ([event("alloc", 1 << 64, 512)], (), "addr of event 0 .* from 0 to 1844674407370955"),
+                ([event("alloc", 4096, lines)], (), r"size of event 0 .* is '512 0 0\\nf 0 0"),
+                ([event("alloc", 4096, True)], (), "size of event 0 .* is True"),
+                ([event("alloc", 4096, 1 << 64)], (), "size of event 0"),
+                ([event("alloc", 4096, 1 << 80)], (), "more than 64 bits"),
+                ([event("alloc", 4096, 1 << 70000)], (), "is no part of a snapshot"),
+                ([event("alloc", 4096, 512, stream="0")], (), "stream of event 0"),
+                ([event("alloc", 4096, 512, time=1 << 60)], (), "time_us of event 0"),
+                ([event("snapshot", 0, 0), {"action": "alloc", "addr": 1}], (),
+                 "size of event 1 of device 0 is missing"),
+                ([event("snapshot", 0, 0)], ["x"], "segment 0 is 'x'; expected a dict"),
+                ([event("snapshot", 0, 0)], [{"address": 1, "blocks": 7}], "blocks of segment 0 is 7"),
+                ([event("snapshot", 0, 0)], [{"address": 1, "blocks": [None]}],
+                 "block 0 of segment 0 is None"),
+                ([event("snapshot", 0, 0)], [{"address": 1, "blocks": [{"state": "inactive"}]}],
+                 "size of block 0 of segment 0 is missing"),
+                ([event("snapshot", 0, 0)],
+                 [{"address": 1, "blocks": [dict(block, requested_size=lines)]}],
+                 "requested_size of block 0 of segment 0 is '512"),
+                ([event("snapshot", 0, 0)], [{"address": 1, "device": None, "blocks": [block]}],
+                 "device of segment 0 is None")):
+            self.write(events, segments)
+            with self.assertRaisesRegex(ValueError, text, msg=(events, segments)) as raised:
+                self.convert()
+            self.assertEqual(type(raised.exception).__name__, "SnapshotError")
+            self.assertLess(len(str(raised.exception)), 400)
+        self.snapshot.write_bytes(pickle.dumps({"device_traces": [[event("snapshot", 0, 0)]],
+                                                "segments": 3}))
+        with self.assertRaisesRegex(ValueError, "segments of the snapshot is 3; expected a list"):
+            self.convert()
+        self.assertFalse(self.trace.exists())
+
+    def test_what_is_read_is_bound_by_the_files_size(self):
+        blocks = [{"size": 512, "state": "inactive"}] * 2000
+        segments = [{"address": i, "blocks": blocks} for i in range(2000)]
+        count = (1 << 30).to_bytes(8, "little")
+        for data, text in (
+                (b"\x80\x02Nr\xff\xff\xff\x02.", "place 50331647 of its memo"),
+                (b"\x80\x02Np50331647\n.", "place 50331647 of its memo"),
+                (b"\x80\x02Np" + b"1" * 5000 + b"\n.", "no line ends within 64 bytes"),
+                (b"L" + b"1" * 5000 + b"L\n.", "no line ends within 64 bytes"),
+                (b"\x80\x04\x8e" + count + b".", "ends too early"),
+                (b"\x80\x04\x8d" + count + b".", "ends too early"),
+                (b"\x80\x04\x95" + count + b".", "ends too early"),
+                (b"\x80\x04\x8a\x0a" + b"\x01" * 10 + b".", "more than 64 bits"),
+                (b"\x80\x05\x96" + count + b".", "no part of a snapshot"),
+                (b"\x80\x04\x8f.", "no part of a snapshot"),      # a set
+                (b"\x80\x02\x82\x01.", "no part of a snapshot"),  # a registered extension
+                (gzip.compress(b"\x80\x04" + b"N0" * (16 << 20) + b"}."), "unpack to more than"),
+                (pickle.dumps({"device_traces": [[event("snapshot", 0, 0)]], "segments": segments}),
+                 "the blocks of segment 1 are another segment's")):
+            self.snapshot.write_bytes(data)
+            began = time.monotonic()
+            tracemalloc.start()
+            with self.assertRaisesRegex(ValueError, text, msg=data[:40]):
+                self.convert()
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            self.assertLess(time.monotonic() - began, 20, data[:40])
+            # What a packed file of 33 KiB may unpack to, and one more time.
+            self.assertLess(most, 64 << 20, data[:40])
+
+    def test_more_values_than_are_read(self):
+        from gpupool.torch import _plain_pickle
+        self.write([event("alloc", 0x1000 * i, 512) for i in range(1, 20)])
+        most, _plain_pickle.MAX_VALUES = _plain_pickle.MAX_VALUES, 50
+        try:
+            with self.assertRaisesRegex(ValueError, "more than 50 values"):
+                self.convert()
+        finally:
+            _plain_pickle.MAX_VALUES = most
+        with self.assertRaisesRegex(_plain_pickle.PickleError, "more than 100 bytes"):
+            _plain_pickle.load(self.snapshot, max_bytes=100)
 
     def test_more_streams_than_the_format_has(self):
         self.write([event("alloc", 0x1000 * i, 512, stream=i) for i in range(1, 5000)])

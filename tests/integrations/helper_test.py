@@ -144,6 +144,42 @@ class HelperTest(unittest.TestCase):
             assert live("optimizer") == 2 * MIB
         """)
 
+    def test_a_decorated_function_may_run_in_several_threads_and_call_itself(self):
+        self.run_child("""
+            set_tag = library.gpupool_set_tag
+            def current():
+                tag = set_tag(0xff)
+                set_tag(tag)
+                return tag
+            first_in, second_in, first_out = (threading.Event() for _ in range(3))
+            @pool.tag("weights")
+            def step(depth, say, wait):
+                inside = current()
+                if depth: step(depth - 1, say, wait)
+                else:
+                    say.set()
+                    assert wait.wait(20)
+                assert current() == inside
+            left = {}
+            def work(name, tag, say, wait):
+                with pool.tag(tag):
+                    before = current()
+                    step(3, say, wait)
+                    left[name] = (before, current())
+            def first():
+                work("first", "activations", first_in, second_in)
+                first_out.set()
+            def second():
+                assert first_in.wait(20)
+                work("second", "optimizer", second_in, first_out)
+            threads = [threading.Thread(target=target) for target in (first, second)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            assert len(left) == 2, left
+            for before, after in left.values():
+                assert before == after, left
+        """)
+
     def test_last_failure_has_numbers_and_a_text(self):
         self.run_child("""
             alloc(MIB, 0, None)

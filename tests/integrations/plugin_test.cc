@@ -134,6 +134,10 @@ TEST_F(PluginTest, AWrongSizeAtFreeIsCountedAndIgnored) {
   void* const block = plugin_.alloc(kMiB, device);
   plugin_.free(block, 17, device);
   EXPECT_EQ(plugin_.numbers(device)["misuses.wrong_size"], 1u);
+  for (const int wrong : {-1, -2, 0}) {
+    plugin_.free(plugin_.alloc(kMiB, device), static_cast<std::size_t>(wrong), device);
+  }
+  EXPECT_EQ(plugin_.numbers(device)["misuses.wrong_size"], 4u);
   EXPECT_EQ(plugin_.stats(device).live_blocks, 0u);
 }
 
@@ -169,7 +173,7 @@ TEST_F(PluginTest, AfterAFreeOnAWrongStreamTheBlockWaitsForBoth) {
   plugin_.free(next, kMiB, device, own);
 }
 
-TEST_F(PluginTest, AFreeOnAStreamThatDoesNotExistIsCountedAndIgnored) {
+TEST_F(PluginTest, AFreeOnAStreamThatDoesNotExistIsCountedAndTheBlockIsHeldBack) {
   const int device = fresh_device();
   const auto own = plugin_.make_stream(device);
   const auto before = plugin_.counters().wrong_streams;
@@ -178,8 +182,45 @@ TEST_F(PluginTest, AFreeOnAStreamThatDoesNotExistIsCountedAndIgnored) {
                reinterpret_cast<gpupool_raw_stream>(std::uintptr_t{0x1234560}));
   EXPECT_EQ(plugin_.counters().wrong_streams, before + 1);
   EXPECT_EQ(plugin_.stats(device).live_blocks, 0u);
-  EXPECT_EQ(plugin_.alloc(kMiB, device, own), block);
+  EXPECT_EQ(plugin_.numbers(device)["misuses.unknown_stream"], 1u);
+  // Whoever used it has no event: it is pending until the device was waited for.
+  void* const next = plugin_.alloc(kMiB, device, own);
+  EXPECT_NE(next, block);
+  EXPECT_GE(plugin_.stats(device).pending_bytes, kMiB);
+  plugin_.free(next, kMiB, device, own);
+  plugin_.find<decltype(gpupool_torch_reset)>("gpupool_torch_reset")();
+  EXPECT_EQ(plugin_.stats(device).pending_bytes, 0u);
+}
+
+TEST_F(PluginTest, AUseByAStreamThatDoesNotExistIsSaidAndTheBlockIsHeldBack) {
+  const int device = fresh_device();
+  const auto own = plugin_.make_stream(device);
+  void* const block = plugin_.alloc(kMiB, device, own);
+  EXPECT_THROW(
+      plugin_.record_stream(block, reinterpret_cast<gpupool_raw_stream>(std::uintptr_t{0x1234560})),
+      std::runtime_error);
   plugin_.free(block, kMiB, device, own);
+  EXPECT_NE(plugin_.alloc(kMiB, device, own), block);
+  EXPECT_GE(plugin_.stats(device).pending_bytes, kMiB);
+}
+
+TEST_F(PluginTest, TheLegacyStreamIsOneByEitherHandle) {
+  const int device = fresh_device();
+  const auto legacy = reinterpret_cast<gpupool_raw_stream>(std::uintptr_t{1});
+  const auto captured = plugin_.make_stream(device);
+  const auto wrong = plugin_.counters().wrong_streams;
+  plugin_.find<decltype(gpupool_simulated_begin_capture)>("gpupool_simulated_begin_capture")(
+      plugin_.pool(device), captured);
+  void* const block = plugin_.alloc(kMiB, device, legacy);
+  plugin_.record_stream(block, nullptr);
+  plugin_.find<decltype(gpupool_simulated_end_capture)>("gpupool_simulated_end_capture")(
+      plugin_.pool(device), captured);
+  plugin_.free(block, kMiB, device, nullptr);
+  EXPECT_EQ(plugin_.counters().wrong_streams, wrong);
+  EXPECT_EQ(plugin_.alloc(kMiB, device, nullptr), block);
+  plugin_.free(block, kMiB, device, legacy);
+  EXPECT_EQ(plugin_.stats(device).misuses, 0u);
+  EXPECT_EQ(plugin_.stats(device).live_blocks, 0u);
 }
 
 TEST_F(PluginTest, ABlockWhoseStreamEndedIsFreedAllTheSame) {

@@ -1,4 +1,7 @@
 // Streams that end without a word to the pool, and frees that still name them.
+#include <functional>
+#include <vector>
+
 #include "tests/support/units.h"
 #include "tests/unit/pool_fixture.h"
 
@@ -85,6 +88,65 @@ TEST_F(PoolAbandonedTest, AStreamWhoseEventsAreRefusedGoesOnAfterwards) {
   EXPECT_TRUE(pool_->allocate(60 * kMiB, a_).ok());
   EXPECT_EQ(count(Misuse::unknown_stream), 0u);
   pool_->check_invariants();
+}
+
+// The pool is told that somebody uses the block, and cannot tell who: no event covers that work.
+TEST_F(PoolAbandonedTest, AUseThatCannotBeToldHoldsTheBlockUntilTheDeviceIsDone) {
+  const RawStream captured = device_.create_stream();
+  device_.begin_capture(captured);
+  const StreamRef stale = pool_->adopt_stream(captured).value();
+  device_.destroy_graph(device_.end_capture(captured));
+  const auto nobody = reinterpret_cast<RawStream>(std::uintptr_t{0x1234560});
+  auto elsewhere = Pool::create(device_, {}).value();
+  const StreamRef foreign = elsewhere->adopt_stream(raw_b_).value();
+  ASSERT_TRUE(pool_->release_stream(b_));
+  const std::vector<std::function<bool(void*)>> records = {
+      [&](void* block) { return pool_->record_stream(block, stale); },
+      [&](void* block) { return pool_->record_stream(block, b_); },
+      [&](void* block) { return pool_->record_stream(block, foreign); },
+      [&](void* block) { return pool_->record_stream(block, StreamRef()); },
+      [&](void* block) { return pool_->record_stream(block, nobody); },
+      [&](void* block) { return pool_->record_use(block, nobody); },
+  };
+  for (const std::uint64_t bytes : {20 * kMiB, 64 * kKiB, std::uint64_t{512}}) {
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const std::uint64_t before = count(Misuse::unknown_stream);
+      void* const block = allocate(bytes);
+      EXPECT_TRUE(work(captured, block, bytes));
+      EXPECT_FALSE(records[i](block)) << i;
+      EXPECT_EQ(count(Misuse::unknown_stream), before + 1) << i;
+      free(block);
+      void* const other = allocate(bytes);
+      EXPECT_NE(other, block) << i;
+      EXPECT_TRUE(work(raw_a_, other, bytes)) << device_.last_violation();
+      device_.complete_all();
+      free(other);
+      EXPECT_GE(pool_->stats().pending_bytes, bytes) << i;
+      // Nothing else is left: now it is waited for.
+      void* const all = allocate(64 * kMiB);
+      free(all);
+      settle();
+      EXPECT_EQ(pool_->stats().pending_bytes, 0u) << i;
+    }
+  }
+  EXPECT_EQ(count(Misuse::double_free), 0u);
+  pool_->check_invariants();
+}
+
+TEST_F(PoolAbandonedTest, AHandleIsRecordedLikeAReference) {
+  void* const block = allocate(20 * kMiB);
+  EXPECT_TRUE(pool_->record_stream(block, raw_b_));
+  EXPECT_TRUE(work(raw_b_, block, 20 * kMiB));
+  free(block);
+  void* const other = allocate(20 * kMiB);
+  EXPECT_NE(other, block);
+  EXPECT_TRUE(pool_->record_use(other, raw_b_));
+  EXPECT_FALSE(pool_->record_use(block, raw_b_));
+  EXPECT_EQ(count(Misuse::double_free), 1u);
+  free(other);
+  device_.complete_all();
+  settle();
+  EXPECT_EQ(pool_->stats().pending_bytes, 0u);
 }
 
 TEST_F(PoolAbandonedTest, ItIsNotThereWhileTheDeviceWorks) {

@@ -310,6 +310,31 @@ TEST_F(PoolCaptureTest, ACaptureThatNobodyAnnouncedHasAPrivatePoolOfItsOwn) {
   EXPECT_FALSE(can_have(60 * kMiB, a_));
 }
 
+// The legacy stream may be met first while another one is captured, when it cannot be asked.
+TEST_F(PoolCaptureTest, TheLegacyStreamFirstMadeKnownInACaptureIsTheSameAfterIt) {
+  const auto named = reinterpret_cast<RawStream>(std::uintptr_t{1});  // cudaStreamLegacy
+  device_.begin_capture(raw_b_);
+  const StreamRef legacy = pool_->adopt_stream(named).value();
+  EXPECT_EQ(pool_->adopt_stream(nullptr).value(), legacy);
+  void* const block = allocate(20 * kMiB);
+  EXPECT_TRUE(pool_->record_use(block, legacy));
+  device_.destroy_graph(device_.end_capture(raw_b_));
+  EXPECT_EQ(pool_->adopt_stream(nullptr).value(), legacy);
+  EXPECT_EQ(pool_->adopt_stream(named).value(), legacy);
+  EXPECT_TRUE(pool_->record_stream(block, legacy));
+  EXPECT_TRUE(work(named, block, 20 * kMiB));
+  free(block);
+  void* const other = allocate(20 * kMiB);
+  EXPECT_NE(other, block);
+  EXPECT_TRUE(work(raw_a_, other, 20 * kMiB)) << device_.last_violation();
+  // An event tells of its work, as of any other's.
+  device_.complete_all();
+  settle();
+  EXPECT_EQ(pool_->stats().pending_bytes, 0u);
+  EXPECT_EQ(pool_->stats().stream_mismatches, 0u);
+  free(other);
+}
+
 // Whoever makes a reference announces captures; the way below the caches looks all the same.
 TEST_F(PoolCaptureTest, AnUnannouncedCaptureOfAReferenceIsAMismatchAndSafe) {
   device_.begin_capture(raw_a_);

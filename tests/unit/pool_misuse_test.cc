@@ -107,6 +107,20 @@ TEST_F(PoolMisuseTest, PointersOfOthers) {
   EXPECT_TRUE(other->deallocate(block, stream));
 }
 
+// Also of a pool whose device has the same number.
+TEST_F(PoolMisuseTest, PointersOfAnotherDevice) {
+  SimulatedBackend second{{.capacity_bytes = 1024 * kMiB}};
+  auto other = Pool::create(second, {}).value();
+  for (const std::uint64_t bytes : {std::uint64_t{512}, kMiB, 64 * kMiB}) {
+    void* const mine = allocate(bytes);
+    void* const block = other->allocate(bytes, RawStream{nullptr}).value();
+    expect_refused(block, a_, Misuse::foreign_pointer);
+    EXPECT_FALSE(other->find_size(mine).ok());
+    free(mine);
+    EXPECT_TRUE(other->deallocate(block, RawStream{nullptr}));
+  }
+}
+
 TEST_F(PoolMisuseTest, StreamsOfOthersAndReleasedOnes) {
   void* block = allocate(kMiB);
   auto other = Pool::create(device_, {}).value();

@@ -13,9 +13,11 @@
  * Invariants: nothing throws; what fails returns a status other than GPUPOOL_OK, changes nothing,
  * and leaves a text for a person in gpupool_last_error() of the calling thread. Structs have their
  * size first and only ever grow at their end; whoever fills one says how long it is for the caller,
- * so that programs and libraries of different versions work together. Enumerators keep their
- * numbers. What each call means is said in gpupool/pool.h and gpupool/options.h; the names are the
- * same.
+ * so that programs and libraries of different versions work together: what a shorter one lacks is
+ * the default, and a longer one is taken where the fields that are not known are 0. A size that no
+ * version has, and a number that is none of a field's, is GPUPOOL_INVALID_ARGUMENT. Enumerators
+ * keep their numbers. What each call means is said in gpupool/pool.h and gpupool/options.h; the
+ * names are the same.
  *
  * Only the C++ interface has: the YAML file and the exporter; of the options, alias_reuse, trim,
  * contiguous, peers, thresholds, watched_sizes, clock, observer and out_of_memory_handler; of the
@@ -177,6 +179,7 @@ typedef struct gpupool_options {
 #define GPUPOOL_TAG_CURRENT 0xfeu /* on a request: what gpupool_set_tag said on this thread */
 #define GPUPOOL_MAX_TAGS 32u
 
+/* Filled by gpupool_request_init. */
 typedef struct gpupool_request {
   uint32_t size;
   uint32_t tag;
@@ -290,7 +293,9 @@ GPUPOOL_API gpupool_status gpupool_deallocate_adopted(gpupool_pool* pool, void* 
 GPUPOOL_API gpupool_status gpupool_find_size(const gpupool_pool* pool, const void* block,
                                              size_t* bytes);
 
-/* The block is used by `stream`, too: by what that is given until the free, or until now. */
+/* The block is used by `stream`, too: by what that is given until the free, or until now. Where it
+ * cannot be told which stream that is, GPUPOOL_REFUSED, and nobody gets the block after its free
+ * before the whole device was waited for. */
 GPUPOOL_API gpupool_status gpupool_record_stream(gpupool_pool* pool, void* block,
                                                  gpupool_raw_stream stream);
 GPUPOOL_API gpupool_status gpupool_record_use(gpupool_pool* pool, void* block,

@@ -12,7 +12,8 @@
 // allocation, is ordered before later work of the stream it names.
 //
 // Errors: allocation failures are values with a report (last_failure); misuse is counted, reported
-// and refused, and leaves the state unchanged. Nothing here throws.
+// and refused, and leaves the state unchanged, but for a use that cannot be told (record_stream).
+// Nothing here throws.
 // Thread safety: all methods may be called from any thread at the same time, unless said otherwise.
 // A block may be freed by another thread than the one that allocated it.
 // Cost: docs/DESIGN.md. A hit makes no driver call and takes nothing from the host's heap. Each
@@ -139,7 +140,9 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   // Streams.
-  /// Makes `stream` known; the same stream gives the same reference until it is released.
+  /// Makes `stream` known; the same stream gives the same reference until it is released. One that
+  /// is first made known while it is captured itself cannot be told from another of its handle when
+  /// that has ended: adopt it anew then, the first reference is refused.
   Result<StreamRef> adopt_stream(RawStream stream);
   /// Announces that the stream is about to be destroyed; its pending memory stays safe, and what
   /// threads have cached for it goes back to the shared tiers.
@@ -181,9 +184,19 @@ class Pool {
   bool deallocate_unused(void* pointer, std::size_t bytes);
   /// The block is used by `stream`, too: after its free nobody else gets it before what that
   /// stream has been given by then is complete.
+  /// False, counted: no live block starts there, or the pool cannot tell which stream that is (a
+  /// reference that is released or another pool's, a handle that the driver does not know). Then
+  /// the use has no event to wait for, and a live block is held back: after its free nobody gets it
+  /// before the whole device was waited for, as requests do before they fail, and trim().
   bool record_stream(void* pointer, StreamRef stream);
+  bool record_stream(void* pointer, RawStream stream) {
+    return record_raw(pointer, resolve_default_stream(stream), true);
+  }
   /// The same for what `stream` has been given by now.
   bool record_use(void* pointer, StreamRef stream);
+  bool record_use(void* pointer, RawStream stream) {
+    return record_raw(pointer, resolve_default_stream(stream), false);
+  }
   /// The program has made `destination` wait for all that `source` was given so far: what `source`
   /// has freed by now may be reused by `destination` at once, and what `source` was allowed so
   /// before, too; but not under CrossStreamPolicy::never. What threads have cached for `source`
@@ -310,6 +323,7 @@ class Pool {
   explicit Pool(std::unique_ptr<Impl> impl);
   Result<void*> allocate_raw(const AllocationRequest& request, RawStream stream);
   bool deallocate_raw(void* pointer, std::size_t bytes, RawStream stream);
+  bool record_raw(void* pointer, RawStream stream, bool at_free);
 
   std::unique_ptr<Impl> impl_;
 };

@@ -12,7 +12,8 @@
 // A thread's own default stream is released when the thread ends.
 //
 // A handle of nullptr is the legacy default stream, or the calling thread's own default stream
-// where the including file is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM.
+// where the including file is compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM. The legacy stream's
+// other handle, cudaStreamLegacy, is the same stream; what names streams names it by nullptr.
 //
 // Thread safety: plain values; a StreamRef may be used from several threads, each of which then has
 // a cache of its own for the stream. What one frees, another may get: it is the stream's order that
@@ -31,6 +32,12 @@ using RawStream = CUstream_st*;
 /// The value by which CUDA names the calling thread's own default stream (cudaStreamPerThread).
 inline RawStream per_thread_stream() noexcept {
   return reinterpret_cast<RawStream>(std::uintptr_t{2});
+}
+
+/// `stream` by the one handle that pools know it by: the legacy default stream has two, nullptr and
+/// cudaStreamLegacy.
+inline RawStream one_handle(RawStream stream) noexcept {
+  return reinterpret_cast<std::uintptr_t>(stream) == 1 ? nullptr : stream;
 }
 
 /// `stream`, with nullptr mapped as the including file was compiled.

@@ -106,9 +106,8 @@ void give_back(const Owner& owner, void* block, std::size_t bytes, RawStream giv
     count(counters.wrong_streams,
           "a block was freed on another stream than it was asked for; it waits for both, and"
           " further ones are only counted");
-    if (const auto other = pool.adopt_stream(given); other.ok()) {
-      pool.record_stream(block, other.value());
-    }
+    // Where that is no stream, the pool counts it, and holds the block back.
+    pool.record_stream(block, given);
   }
   pool.deallocate(block, bytes, *owner.stream);
 }
@@ -144,7 +143,9 @@ void deallocate(void* block, std::size_t bytes, int device, RawStream stream) {
           "a block was freed with another device than its own; ignored, and further ones are only"
           " counted");
   }
-  give_back(owner, block, bytes, resolve_stream(owner.pool, stream));
+  // The pool takes the largest number of all, which -1 arrives as, for a size that is not told.
+  const std::size_t told = bytes == ~std::size_t{0} ? bytes - 1 : bytes;
+  give_back(owner, block, told, resolve_stream(owner.pool, stream));
 }
 
 void deallocate_quietly(void* block, std::size_t bytes, int device, RawStream stream) noexcept {
@@ -245,12 +246,11 @@ void gpupool_torch_record_stream(void* block, gpupool_raw_stream stream) {
   // Its own stream's order is kept anyhow.
   if (owner.stream == given) return;
   gpupool::Pool& pool = gpupool::pool_of(owner.pool);
-  if (const auto other = pool.adopt_stream(given); other.ok()) {
-    pool.record_stream(block, other.value());
-    return;
-  }
+  // One that another thread has freed meanwhile needs nobody's word.
+  if (pool.record_stream(block, given) || !pool.find_size(block).ok()) return;
   gpupool::torch::raise({gpupool::Error::backend_failure,
-                         "gpupool: record_stream of a stream that the driver does not know"});
+                         "gpupool: record_stream of a stream that the driver does not know; after"
+                         " its free the block waits for the whole device"});
 }
 
 void gpupool_torch_begin_allocate_to_pool(int device, gpupool_torch_pool_id id,

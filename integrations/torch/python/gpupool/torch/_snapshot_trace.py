@@ -1,8 +1,8 @@
 """From a memory snapshot of PyTorch's own allocator to a trace that `gpupool replay` plays.
 
 A snapshot is what torch.cuda.memory._dump_snapshot() writes: a pickle of dicts, lists, strings and
-numbers. A pickle can also name classes and functions, which reading it would call: here every such
-name is refused, so that a snapshot from anywhere can be read.
+numbers. One from anywhere can be read: the pickle's own dangers are for _plain_pickle.py, and here
+every value is looked at before it is used.
 
     alloc             a ID BYTES STREAM DT
     free_requested    f ID DT
@@ -11,48 +11,95 @@ name is refused, so that a snapshot from anywhere can be read.
 """
 
 import gzip
-import io
+import operator
 import os
-import pickle
 
-_MAX_STREAMS = 4096  # of the trace format
+from gpupool.torch import _plain_pickle
+
+_MAX_STREAMS = 4096          # of the trace format
+_MAX_TIME_US = 1 << 53       # the same
+_MAX_NUMBER = (1 << 64) - 1  # the same
 
 
 class SnapshotError(ValueError):
     """What is wrong with a snapshot."""
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Builds Python's own containers and values, and nothing that has a name."""
-
-    def find_class(self, module, name):
-        raise SnapshotError(f"it names {module}.{name}; a snapshot has plain values alone")
-
-    def persistent_load(self, pid):
-        raise SnapshotError("it refers to objects outside the file")
-
-
 def _read(path):
-    with open(path, "rb") as file:
-        data = file.read()
     try:
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        snapshot = _PlainUnpickler(io.BytesIO(data)).load()
-    except SnapshotError:
-        raise
-    except Exception as error:  # whatever a broken pickle may raise
-        raise SnapshotError(f"it cannot be read: {error}") from error
+        snapshot = _plain_pickle.load(path)
+    except _plain_pickle.PickleError as error:
+        raise SnapshotError(str(error)) from error
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("device_traces"), list):
         raise SnapshotError("it has no device_traces: is it by torch.cuda.memory._dump_snapshot()?")
     return snapshot
 
 
-def _number(entry, key):
-    value = entry.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise SnapshotError(f"{key} of an event is {value!r}; expected a number from 0")
-    return value
+def _short(value):
+    """It may be anything, and of any size."""
+    if isinstance(value, (type(None), bool, int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value[:40]) + ("..." if len(value) > 40 else "")
+    return f"a {type(value).__name__}"
+
+
+class _Entry:
+    """A dict of the snapshot, what it holds, and where it is."""
+
+    def __init__(self, value, place):
+        self._place = place
+        if not isinstance(value, dict):
+            raise SnapshotError(f"{place} is {_short(value)}; expected a dict")
+        self._value = value
+
+    def _wrong(self, key, expected):
+        value = self._value.get(key)
+        said = _short(value) if key in self._value else "missing"
+        return SnapshotError(f"{key} of {self._place} is {said}; expected {expected}")
+
+    def __contains__(self, key):
+        return key in self._value
+
+    def number(self, key, default=None, most=_MAX_NUMBER):
+        value = self._value.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise self._wrong(key, f"a number from 0 to {most}")
+        return value
+
+    def text(self, key):
+        value = self._value.get(key)
+        if not isinstance(value, str):
+            raise self._wrong(key, "a text")
+        return value
+
+    def list(self, key):
+        value = self._value.get(key, ())
+        if not isinstance(value, (list, tuple)):
+            raise self._wrong(key, "a list")
+        return value
+
+
+class _Event(_Entry):
+    def __init__(self, value, index, device):
+        super().__init__(value, f"event {index} of device {device}")
+        self.action = self.text("action")
+
+    @property
+    def address(self):
+        return self.number("addr")
+
+    @property
+    def size(self):
+        return self.number("size")
+
+    @property
+    def stream(self):
+        return self.number("stream", 0)
+
+    @property
+    def time(self):
+        return self.number("time_us", 0, _MAX_TIME_US)
 
 
 class _Writer:
@@ -70,7 +117,7 @@ class _Writer:
         """Microseconds since the last line. Without a time each event counts 1."""
         if "time_us" not in entry:
             return 1
-        time = _number(entry, "time_us")
+        time = entry.time
         step = max(0, time - self._time)
         self._time = max(self._time, time)
         return step
@@ -92,15 +139,15 @@ class _Writer:
         self.counts["live_at_start"] += 1
 
     def alloc(self, entry):
-        address = _number(entry, "addr")
+        address = entry.address
         if address in self._live:
             raise SnapshotError(f"address {address:#x} is given out twice without a free between")
         self._freed.pop(address, None)
-        self._add(address, _number(entry, "size"), _number(entry, "stream"), self._step(entry))
+        self._add(address, entry.size, entry.stream, self._step(entry))
         self.counts["allocations"] += 1
 
     def free_requested(self, entry):
-        address = _number(entry, "addr")
+        address = entry.address
         block = self._live.pop(address, None)
         if block is None:
             self.counts["left_out"] += 1  # allocated before the history begins, and unknown
@@ -110,14 +157,14 @@ class _Writer:
         self.counts["frees"] += 1
 
     def free_completed(self, entry, follows_its_free):
-        block = self._freed.pop(_number(entry, "addr"), None)
+        block = self._freed.pop(entry.address, None)
         if block is None or follows_its_free:
             return
         self.lines.append(f"c {block} {self._step(entry)}")
         self.counts["completions"] += 1
 
     def oom(self, entry):
-        self.lines.append(f"# a request of {_number(entry, 'size')} bytes failed")
+        self.lines.append(f"# a request of {entry.size} bytes failed")
         self.counts["failed_requests"] += 1
 
 
@@ -125,57 +172,72 @@ def _live_before(snapshot, events, device):
     """Blocks that were there when the history began: live at its end, or freed in it, without having
     been allocated in it. (Of those that were freed the size is in the free's own event.)"""
     seen, before = set(), {}
-    for entry in events:
-        address = entry.get("addr")
-        if entry.get("action") == "alloc":
-            seen.add(address)
-        elif entry.get("action") == "free_requested" and address not in seen:
-            before[address] = (_number(entry, "size"), _number(entry, "stream"))
-            seen.add(address)
-    for segment in snapshot.get("segments", ()):
-        if segment.get("device", 0) != device:
+    for event in events:
+        if event.action == "alloc":
+            seen.add(event.address)
+        elif event.action == "free_requested" and event.address not in seen:
+            before[event.address] = (event.size, event.stream)
+            seen.add(event.address)
+    known = set()
+    for index, value in enumerate(_Entry(snapshot, "the snapshot").list("segments")):
+        segment = _Entry(value, f"segment {index}")
+        if segment.number("device", 0) != device:
             continue
-        address = _number(segment, "address")
-        for block in segment.get("blocks", ()):
-            start = block.get("address", address)
-            address += _number(block, "size")
-            if block.get("state") == "active_allocated" and start not in seen:
-                size = block.get("requested_size", block["size"])
-                before[start] = (size, _number(segment, "stream"))
+        address, stream = segment.number("address"), segment.number("stream", 0)
+        blocks = segment.list("blocks")
+        # A pickle may refer to one list many times: a short file would have any number of blocks.
+        if blocks and id(blocks) in known:
+            raise SnapshotError(f"the blocks of segment {index} are another segment's, too")
+        known.add(id(blocks))
+        for place, block in enumerate(blocks):
+            block = _Entry(block, f"block {place} of segment {index}")
+            start = block.number("address", address)
+            size = block.number("size")
+            address = start + size
+            if "state" in block and block.text("state") == "active_allocated" and start not in seen:
+                before[start] = (block.number("requested_size", size), stream)
     return before
 
 
-def _convert(snapshot, device):
+def _events_of(snapshot, device):
     traces = snapshot["device_traces"]
+    device = operator.index(device)
     if not 0 <= device < len(traces):
         raise SnapshotError(f"it has {len(traces)} devices, none is number {device}")
-    events = [entry for entry in traces[device] if isinstance(entry, dict)]
+    if not isinstance(traces[device], list):
+        raise SnapshotError(f"the history of device {device} is {_short(traces[device])}; expected"
+                            " a list")
+    events = [_Event(value, index, device) for index, value in enumerate(traces[device])]
     if not events:
         raise SnapshotError(f"it has no history of device {device}: call"
                             " torch.cuda.memory._record_memory_history() before the job")
-    writer = _Writer(_number(events[0], "time_us"))
+    return events
+
+
+def _convert(snapshot, device):
+    events = _events_of(snapshot, device)
+    writer = _Writer(events[0].time)
     for address, (size, stream) in sorted(_live_before(snapshot, events, device).items()):
         writer.add_live(address, size, stream)
-    previous = None
-    for entry in events:
-        action = entry.get("action")
-        if action == "alloc":
-            writer.alloc(entry)
-        elif action == "free_requested":
-            writer.free_requested(entry)
-        elif action == "free_completed":
-            writer.free_completed(entry, previous == ("free_requested", entry.get("addr")))
-        elif action == "oom":
-            writer.oom(entry)
-        previous = (action, entry.get("addr"))
-    seconds = (_number(events[-1], "time_us") - _number(events[0], "time_us")) / 1e6
-    return writer, max(0.0, seconds)
+    freed = None  # by the event before, if that was one
+    for event in events:
+        if event.action == "alloc":
+            writer.alloc(event)
+        elif event.action == "free_requested":
+            writer.free_requested(event)
+        elif event.action == "free_completed":
+            writer.free_completed(event, freed == event.address)
+        elif event.action == "oom":
+            writer.oom(event)
+        freed = event.address if event.action == "free_requested" else None
+    return writer, max(0, events[-1].time - events[0].time) / 1e6
 
 
 def convert_snapshot(path_in, path_out, device=0):
     """Writes the history of one device in a PyTorch memory snapshot as a gpupool trace, packed where
     path_out ends in .gz; a dict of what is in it. The snapshot's pickle is read without building any
-    class that it names; SnapshotError (a ValueError) says what is wrong with it."""
+    class that it names, up to 1 GiB of it unpacked and 33 million values; SnapshotError (a
+    ValueError) says what is wrong with it, and where. Nothing is written then."""
     try:
         writer, seconds = _convert(_read(path_in), device)
     except SnapshotError as error:
