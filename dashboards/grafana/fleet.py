@@ -146,7 +146,7 @@ def coming():
               [(f"topk(20, {by_rank(f'avg_over_time(gpupool_fragmentation_ratio{{{JOBS}}}[5m])')})",
                 WHO)], 12, 9, thresholds=FRAGMENTED, decimals=0, min=0, max=1,
               color={"mode": "thresholds"}, runbook="GpupoolFragmentationHigh",
-              custom={"fillOpacity": 75, "lineWidth": 0, "spanNulls": False},
+              custom={"fillOpacity": 75, "lineWidth": 0},
               options={"mergeValues": True, "showValue": "never", "alignValue": "left",
                        "rowHeight": 0.85,
                        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True,

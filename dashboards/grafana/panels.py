@@ -119,14 +119,14 @@ def table(title, description, queries, width, height, columns, **extra):
     """One row for each set of labels. `columns`: (field, heading, properties) from left to right; a
     field is a label, or "Value #A" for the value of the first query. Others are left out."""
     overrides, indexes, names = [], {}, {}
+    filters = extra.pop("filters", True)
     for index, (field, heading, properties) in enumerate(columns):
         indexes[field] = index
         names[field] = heading
         # Numbers are ordered by, not filtered by: the mark of a filter takes room.
-        overrides.append(override(heading, custom__filterable=not field.startswith("Value"),
+        overrides.append(override(heading, custom__filterable=filters and not field.startswith("Value"),
                                   **properties))
-    options = {"showHeader": True, "cellHeight": "sm",
-               "footer": {"show": False, "reducer": [], "countRows": False, "fields": ""}}
+    options = {"showHeader": True, "cellHeight": "sm"}
     if "sort_by" in extra:
         name, falling = extra.pop("sort_by")
         options["sortBy"] = [{"displayName": name, "desc": falling}]
@@ -247,7 +247,7 @@ def links(own):
 
 def dashboard(uid, title, description, variables, rows, pattern, **extra):
     source = {"name": "datasource", "label": "Data source", "type": "datasource",
-              "query": "prometheus", "current": {}, "hide": 0, "includeAll": False, "multi": False,
+              "query": "prometheus", "hide": 0, "includeAll": False, "multi": False,
               "options": [], "refresh": 1, "regex": ""}
     return {"id": None, "uid": uid, "title": title, "description": description,
             "tags": ["gpupool", "gpu", "memory"], "schemaVersion": 39, "version": 1,

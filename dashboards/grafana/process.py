@@ -149,7 +149,7 @@ def would_it_fit(fits):
                                                 for index, (value, text, color) in enumerate(words)}}],
         no_value="no size is watched: pool.watched_sizes",
         transformations=size_names("^", " B$"),
-        custom={"fillOpacity": 75, "lineWidth": 0, "spanNulls": False},
+        custom={"fillOpacity": 75, "lineWidth": 0},
         options={"mergeValues": True, "showValue": "never", "alignValue": "left", "rowHeight": 0.7,
                  "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True,
                             "calcs": []},
@@ -232,10 +232,10 @@ def settings():
                                      ("gpupool_slack_ratio", ""),
                                      ("gpupool_recycling_wait_ratio", ""))], 8, 9,
                  [("instance", "process", {}), ("pool", "pool", {"custom__width": 75}),
-                  ("recycling", "recycling", {"custom__width": 95}),
-                  ("Value #B", "slack", {"unit": "percentunit", "custom__width": 65}),
+                  ("recycling", "recycling", {"custom__width": 80}),
+                  ("Value #B", "slack", {"unit": "percentunit", "decimals": 1, "custom__width": 60}),
                   ("Value #C", "wait", {"unit": "percentunit", "custom__width": 55}),
-                  ("backing", "backing", {"custom__width": 85})])
+                  ("backing", "backing", {"custom__width": 75})], filters=False)
 
 
 def misses():
@@ -290,7 +290,7 @@ def driver():
         graph("Duration of driver calls", "Mean, median and the slowest percent of all calls. "
               "Mapping a page takes 10 to 300 us, cudaMalloc some ms.", "s",
               [(f"{seconds} / ({calls} > 0)", "mean"),
-               *((f"histogram_quantile({share}, sum by (le) ({buckets})) and {calls} > 0", name)
+               *((f"histogram_quantile({share}, sum by (le) ({buckets})) > 0", name)
                  for share, name in ((0.5, "half below"), (0.99, "99 % below")))], 8, min=0,
               no_value="no driver call in the time shown", runbook="GpupoolDriverSlow"),
         graph("Failing driver calls", "Calls that the driver refused, by operation, in the time "

@@ -177,7 +177,8 @@ function Timeline({ panel, frames, width, height }) {
         const until = next !== undefined && next - at < 20 * step ? next : at + step;
         context.globalAlpha = panel.fieldConfig.defaults.custom.fillOpacity / 100;
         context.fillStyle = display(value.values[i]).color;
-        context.fillRect(place(at), index * lane + 2, Math.max(0.5, place(Math.min(until, to * 1000)) - place(at)), lane - 4);
+        const [begin, end] = [at, Math.min(until, to * 1000)].map((one) => Math.round(2 * place(one)) / 2);
+        context.fillRect(begin, index * lane + 2, Math.max(0.5, end - begin), lane - 4);
         context.globalAlpha = 1;
       });
     });

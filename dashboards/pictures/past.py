@@ -78,6 +78,9 @@ def lines_of(recording, end, kept, every):
         if name == "gpupool_process_info":
             labels = re.sub(r", rank=.*", "", labels.replace(", pid=", ", rank=")) \
                 if labels.count(" rank=") > 1 else labels
+        if name == "gpupool_driver_call_duration_seconds_count":
+            last = 'gpupool_driver_call_duration_seconds_bucket'
+            yield from (f'{last}{{{labels}, le="+Inf"}} {value:.15g} {at:.3f}\n' for at, value in points)
         for written in names:
             yield from (f"{written}{{{labels}}} {value:.15g} {at:.3f}\n" for at, value in points)
     for labels, points in targets.items():
