@@ -73,7 +73,7 @@ def summary():
 
 def jobs():
     by = f" by ({JOB})"
-    wide = {"unit": GIB_HOURS, "decimals": 1, "custom__width": 105}
+    wide = {"unit": GIB_HOURS, "decimals": 1, "custom__width": 115}
     columns = [("job_id", "job", {}),
                ("Value #A", "ranks", {"custom__width": 60, "decimals": 0}),
                ("Value #B", "held and not used", {**wide, "custom__width": 165}), ("Value #C", "held", wide),

@@ -209,7 +209,8 @@ def signs():
               [("topk(10, " + by_rank(
                   f"min_over_time(gpupool_pending_free_bytes{{{JOBS}}}[10m]) / "
                   f"(gpupool_reserved_bytes{{{JOBS}}} > 0)") + ")", WHO)], 8, min=0,
-              custom={"axisSoftMax": 0.2}, runbook="GpupoolPendingFreesStuck"),
+              custom={"axisSoftMax": 0.2}, seldom="nothing waits for a stream",
+              runbook="GpupoolPendingFreesStuck"),
     ]
 
 

@@ -74,7 +74,9 @@ def graph(title, description, unit, queries, width=12, stack=False, **extra):
     custom = {"drawStyle": "bars" if bars else "line", "lineWidth": 0 if bars else 1,
               "fillOpacity": 80 if bars else 50 if stack else 0, "showPoints": "never",
               "spanNulls": False, "axisSoftMin": 0,
-              "stacking": {"mode": "normal" if stack or bars else "none", "group": "A"}}
+              # Shares of several ranks add up to nothing.
+              "stacking": {"mode": "normal" if stack or bars and unit != "percentunit" else "none",
+                           "group": "A"}}
     custom.update(extra.pop("custom", {}))
     many = extra.pop("many", None)
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
@@ -82,7 +84,8 @@ def graph(title, description, unit, queries, width=12, stack=False, **extra):
         legend.update(displayMode="table", placement="right", width=MANY_LEGEND_WIDTH, calcs=many)
     options = {"legend": legend,
                "tooltip": {"mode": "multi", "sort": "desc" if not stack else "none"}}
-    extra["overrides"] = [*extra.get("overrides", []), hidden_where_all_is_zero()]
+    if stack or len(queries) == 1:
+        extra["overrides"] = [*extra.get("overrides", []), hidden_where_all_is_zero()]
     return panel("timeseries", title, description, unit, queries, width,
                  extra.pop("height", GRAPH_HEIGHT), custom=custom, options=options, **extra)
 

@@ -183,7 +183,8 @@ def recycling():
               [(rate("gpupool_pages_recycled_total"), "moved"),
                (rate("gpupool_recycling_forgone_total"), "not moved: waited enough"),
                (rate("gpupool_pages_mapped_total"), "got"),
-               (rate("gpupool_pages_unmapped_total"), "given back")], min=0),
+               (rate("gpupool_pages_unmapped_total"), "given back")], min=0,
+              seldom="no page moved, came or went in the time shown"),
         graph("What that costs", "Seconds a second (100 %: one thread, always). Waiting is what "
               "the program loses: the time in which threads that allocate wait for the driver. "
               "Moving: driver calls that move pages, by any thread. Driver: all calls. Recorded "
@@ -192,7 +193,7 @@ def recycling():
               [(rate("gpupool_driver_wait_seconds_total"), "waiting"),
                (rate("gpupool_recycle_seconds_total"), "moving"),
                (rate("gpupool_driver_seconds_total"), "driver")], min=0,
-              overrides=colors(waiting=RED, moving=BLUE, driver=PURPLE),
+              custom={"axisSoftMax": 0.001}, overrides=colors(waiting=RED, moving=BLUE, driver=PURPLE),
               runbook="GpupoolRecyclingCostly"),
         graph("Given back by reason", "Bytes a second that go back to the driver. trim: see the "
               "next panel. fallback: blocks outside the arena. rollback: a growth that failed half "
@@ -246,12 +247,13 @@ def misses():
               overrides=colors(requests=BLUE, hits=GREEN)),
         graph("Hits by tier", "Which structure served: the thread's cache, size classes (to "
               "32 KiB), buddy (to 128 KiB), runs.", "reqps",
-              [(rate_by("tier", "gpupool_tier_hits_total"), "{{tier}}")], 8, stack=True, min=0),
+              [(rate_by("tier", "gpupool_tier_hits_total"), "{{tier}}")], 8, min=0,
+              seldom="no request was a hit in the time shown"),
         graph("Misses by reason", "Every other request. cold: the pool grew. pending: waits for a "
               "stream. fragmented: free bytes, no piece. budget: the limit or the device is full. "
               "size: larger than the limit.", "reqps",
-              [(rate_by("reason", "gpupool_allocation_misses_total"), "{{reason}}")], 8,
-              stack=True, min=0),
+              [(rate_by("reason", "gpupool_allocation_misses_total"), "{{reason}}")], 8, min=0,
+              seldom="no request missed in the time shown"),
         graph("Fallbacks by reason", "Requests served by a driver allocation of their own, outside "
               "the pool's range. Each costs a call that stops the device. contiguous: asked for by "
               "the program (NCCL, RDMA, IPC). address_space: the ranges are full. arena_failed: the "
@@ -266,6 +268,7 @@ def misses():
               [(f'sum by (rung) (rate(gpupool_ladder_rungs_total{{{POOL}, outcome="served"}}'
                 "[$__rate_interval]))", "{{rung}}"),
                (rate("gpupool_allocation_retries_total"), "searched again")], 8, min=0,
+              seldom="every request was served at once in the time shown",
               overrides=outside_stack("searched again"), runbook="GpupoolRetries"),
         graph("Reuse across streams", "Runs and chunks that one stream freed and another got, by "
               "how it was made safe: the work was done (completed), one stream was made to wait for "
@@ -285,8 +288,8 @@ def driver():
         graph("Driver calls by operation", "A warm job makes few, and none that create: a steady "
               "rate of those means that the pool keeps growing, or is trimmed too eagerly. Maps "
               "and unmaps alone are pages that move.", "ops",
-              [(rate_by("operation", "gpupool_driver_calls_total"), "{{operation}}")], 8,
-              stack=True, min=0),
+              [(rate_by("operation", "gpupool_driver_calls_total"), "{{operation}}")], 8, min=0,
+              seldom="no driver call in the time shown"),
         graph("Duration of driver calls", "Mean, median and the slowest percent of all calls. "
               "Mapping a page takes 10 to 300 us, cudaMalloc some ms.", "s",
               [(f"{seconds} / ({calls} > 0)", "mean"),
