@@ -237,7 +237,7 @@ class ChartView {
     const font = '11px system-ui, "DejaVu Sans", sans-serif';
     const axes: uPlot.Axis[] = [{ stroke: dim, grid: { stroke: line, width: 1 },
       ticks: { stroke: line }, font, values: (_, times, __, ___, step) =>
-        times.map((time) => axisText(time * 1000, step)), space: 64, size: 28 }];
+        times.map((time) => axisText(time * 1000, step)), space: 64, size: 28, incrs: SECONDS }];
     if (this.place !== null) {
       const first = axes[0];
       if (first !== undefined) first.incrs = DECIMALS;
@@ -283,6 +283,9 @@ class ChartView {
   }
 }
 
+// Of a clock without parts of a second.
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+  86400];
 const DECIMALS = Array.from({ length: 14 }, (_, i) => i - 3).flatMap((power) =>
   [10 ** power, 2 * 10 ** power, 5 * 10 ** power]);
 let axisText = (ms: number, step: number): string => clockText(ms).slice(0, step < 60 ? 8 : 5);
