@@ -73,15 +73,15 @@ def summary():
 
 def jobs():
     by = f" by ({JOB})"
-    wide = {"unit": GIB_HOURS, "decimals": 1, "custom__width": 130}
+    wide = {"unit": GIB_HOURS, "decimals": 1, "custom__width": 115}
     columns = [("job_id", "job", {}),
-               ("Value #A", "ranks", {"custom__width": 65, "decimals": 0}),
-               ("Value #B", "held and not used", wide), ("Value #C", "held", wide),
+               ("Value #A", "ranks", {"custom__width": 60, "decimals": 0}),
+               ("Value #B", "held and not used", {**wide, "custom__width": 165}), ("Value #C", "held", wide),
                ("Value #D", "used of held", {"unit": "percentunit", "decimals": 1,
-                                             "custom__width": 150, **gauge_cell(USED_SHARES)}),
-               ("Value #E", "limit", {"unit": "bytes", "custom__width": 95}),
-               ("Value #F", "never used", {"unit": "bytes", "custom__width": 100}),
-               ("job", "scrape", {"custom__width": 110})]
+                                             "custom__width": 130, **gauge_cell(USED_SHARES)}),
+               ("Value #E", "limit", {"unit": "bytes", "custom__width": 80}),
+               ("Value #F", "never used", {"unit": "bytes", "custom__width": 95}),
+               ("job", "scrape", {"custom__width": 130})]
     counted = f"max_over_time(count{by} ({HELD})[$__range:$__interval])"
     return table(
         "Jobs, the most unused memory on top", "Over the time shown, jobs that have ended included. "
@@ -92,13 +92,13 @@ def jobs():
         [(query, "") for query in (
             counted, hours(UNUSED, by), hours(HELD, by), used_share(by), f"sum{by} ({LIMIT})",
             f"sum{by} ({never_used('$__range')})")],
-        16, 10, columns, interval=FINEST, sort_by=("held and not used", True))
+        15, 10, columns, interval=FINEST, sort_by=("held and not used", True))
 
 
 def ranks():
     return panel("bargauge", "Ranks that hold most unused", "Held and not used now, the fifteen pools "
                  "with most.", "bytes",
-                 [(f"sort_desc(topk(15, {UNUSED}))", "{{job_id}} #{{rank}} {{instance}}")], 8, 10,
+                 [(f"sort_desc(topk(15, {UNUSED}))", "{{job_id}} #{{rank}} {{instance}}")], 9, 10,
                  instant=True, min=0, thresholds=steps(ORANGE),
                  options={"orientation": "horizontal", "displayMode": "basic", "showUnfilled": True,
                           "valueMode": "text", "sizing": "auto", "namePlacement": "left",
@@ -113,17 +113,17 @@ def by_time():
     free = cards("gpupool_device_memory_free_bytes")
     return [
         graph("Held by job", "Memory that each job holds from the driver. Sum over its ranks.",
-              "bytes", [(f"sum{by} ({HELD})", "{{job_id}}")], stack=True, min=0, many=True),
+              "bytes", [(f"sum{by} ({HELD})", "{{job_id}}")], stack=True, min=0, many=["lastNotNull", "max"]),
         graph("Held and not used by job", "What of that no program has asked for: rounding, caches, "
               "pending frees and free pieces. In a training it rises and falls with each step.",
-              "bytes", [(f"sum{by} ({UNUSED})", "{{job_id}}")], stack=True, min=0, many=True),
+              "bytes", [(f"sum{by} ({UNUSED})", "{{job_id}}")], stack=True, min=0, many=["lastNotNull", "max"]),
         graph("Used share by job", "Used of held, at each moment.", "percentunit",
               [(f"sum{by} ({USED}) / (sum{by} ({HELD}) > 0)", "{{job_id}}")], min=0, max=1,
-              many=True),
+              many=["lastNotNull", "max"]),
         graph("Never used within an hour", "Held, less the most that each pool had in use at once in "
               "the last hour: what neither a peak nor the next step needs, and another job could "
               "have.", "bytes", [(f"sum{by} ({never_used('1h')})", "{{job_id}}")], stack=True, min=0,
-              many=True),
+              many=["lastNotNull", "max"]),
         graph("The cards", "Memory of the cards that the jobs run on: held by the jobs, taken by "
               "others, free. A card that several processes share counts once.", "bytes",
               [(f"sum({HELD})", "held by jobs"),

@@ -1,7 +1,7 @@
 """gpupool: fleet. Which rank of which job will fail first?"""
 from panels import (BLUE, FLEET, GREEN, ORANGE, PURPLE, RED, YELLOW, colored_cell, colors, dashboard,
-                    gauge_cell, graph, just_started, outside_stack, panel, process_link, steps, table, tile,
-                    variable)
+                    gauge_cell, graph, just_started, outside_stack, panel, process_link, severity_colors, steps,
+                    table, tile, variable)
 
 JOBS = 'job=~"$job", job_id=~"$job_id"'
 RANK = "job, job_id, rank, instance"
@@ -87,20 +87,20 @@ def ranks():
     columns = [
         ("job_id", "job", {}), ("rank", "rank", {"custom__width": 60}),
         ("instance", "process", {"links": process_link()}),
-        ("Value #A", "headroom", {"unit": "percentunit", "decimals": 1, "custom__width": 170,
+        ("Value #A", "headroom", {"unit": "percentunit", "decimals": 1, "custom__width": 140,
                                   **gauge_cell(SHARES)}),
-        ("Value #B", "bytes", {"unit": "bytes", "custom__width": 90}),
+        ("Value #B", "bytes", {"unit": "bytes", "custom__width": 85}),
         ("Value #C", "lasts", {"unit": "s", "decimals": 1, "noValue": "no trend",
                                "mappings": NO_TREND, "custom__width": 90, **colored_cell(HOURS)}),
-        ("Value #D", "largest possible", {"unit": "bytes", "custom__width": 145}),
+        ("Value #D", "largest possible", {"unit": "bytes", "custom__width": 125}),
         ("Value #E", "needed", {"unit": "bytes", "noValue": "not declared", "custom__width": 105}),
-        ("Value #F", "fragmentation", {"unit": "percentunit", "decimals": 1, "custom__width": 130,
+        ("Value #F", "fragmentation", {"unit": "percentunit", "decimals": 1, "custom__width": 115,
                                        **colored_cell(FRAGMENTED)}),
         ("Value #G", "failed", {"decimals": 0, "custom__width": 70,
                                 **colored_cell(steps("transparent", (0.5, RED)))}),
-        ("Value #H", "age", {"unit": "s", "decimals": 1, "custom__width": 90}),
-        ("device", "device", {"custom__width": 85}), ("pool", "pool", {"custom__width": 80}),
-        ("job", "scrape", {"custom__width": 120}),
+        ("Value #H", "age", {"unit": "s", "decimals": 1, "custom__width": 85}),
+        ("device", "device", {"custom__width": 80}), ("pool", "pool", {"custom__width": 80}),
+        ("job", "scrape", {"custom__width": 115}),
     ]
     return table(
         "Ranks, the tightest on top", "headroom: share of the limit that is left at the peak of the "
@@ -116,25 +116,19 @@ def ranks():
 def alerts():
     return table(
         "Alerts that fire, and where", "Each alert of the shipped rules that fires now. Its runbook "
-        "is docs/runbooks/ and its name.", [(firing(), "")], 12, 8,
-        [("alertname", "alert", {"custom__width": 270}),
-         ("severity", "severity", {"custom__width": 90, "mappings": severity_colors(),
+        "is docs/runbooks/ and its name.", [(firing(), "")], 14, 8,
+        [("alertname", "alert", {"custom__width": 275}),
+         ("severity", "severity", {"custom__width": 110, "mappings": severity_colors(),
                                    "custom__cellOptions": {"type": "color-text"}}),
          ("job_id", "job", {}), ("rank", "rank", {"custom__width": 60}),
          ("instance", "process", {"links": process_link()}),
-         ("job", "scrape", {"custom__width": 120})],
-        no_value="no alert fires, or the rules are not loaded")
-
-
-def severity_colors():
-    order = [("critical", RED), ("warning", ORANGE), ("info", BLUE)]
-    return [{"type": "value", "options": {name: {"color": color, "index": index}
-                                          for index, (name, color) in enumerate(order)}}]
+         ("job", "scrape", {"custom__width": 115})],
+        sort_by=("severity", False), no_value="no alert fires, or the rules are not loaded")
 
 
 def alerts_over_time():
     return graph("Alerts over time", "How many ranks each alert fires for.", "short",
-                 [(f"count by (alertname) ({firing()})", "{{alertname}}")], 12, stack=True, min=0,
+                 [(f"count by (alertname) ({firing()})", "{{alertname}}")], 10, stack=True, min=0,
                  decimals=0, height=8, no_value="no alert fired, or the rules are not loaded",
                  custom={"lineInterpolation": "stepAfter", "lineWidth": 0})
 
@@ -144,7 +138,7 @@ def coming():
         graph("Headroom, the tightest", "Share of the limit that is left at the peak of the last "
               f"five minutes. {MANY}", "percentunit",
               [(f"bottomk(10, {by_rank(HEADROOM_SHARE, 'min')})", WHO)], max=1,
-              runbook="GpupoolNearCapacity", many=True),
+              runbook="GpupoolNearCapacity", many=["lastNotNull"]),
         panel("state-timeline", "Fragmentation by rank", "Share of what a pool could still give out "
               "that no single request can have, mean of five minutes. The twenty worst ranks at "
               "each moment. Red from 80 %, where GpupoolFragmentationCritical begins.",
@@ -152,27 +146,30 @@ def coming():
               [(f"topk(20, {by_rank(f'avg_over_time(gpupool_fragmentation_ratio{{{JOBS}}}[5m])')})",
                 WHO)], 12, 9, thresholds=FRAGMENTED, decimals=0, min=0, max=1,
               color={"mode": "thresholds"}, runbook="GpupoolFragmentationHigh",
-              custom={"fillOpacity": 75, "lineWidth": 0, "spanNulls": False},
+              custom={"fillOpacity": 75, "lineWidth": 0},
               options={"mergeValues": True, "showValue": "never", "alignValue": "left",
                        "rowHeight": 0.85,
                        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True,
                                   "calcs": []},
                        "tooltip": {"mode": "single", "sort": "none"}}),
         graph("Largest request possible, the smallest", "The largest single request that a rank could "
-              "serve, growth included, and the largest that any rank says it makes (dashed, "
+              "serve at any moment of the last five minutes, growth included, and the largest that any rank says it makes (dashed, "
               f"alerts.required_block_bytes; 0: not declared). Below the dashed line a rank fails. {MANY}",
               "bytes",
               [("bottomk(10, "
-                f"{by_rank(f'gpupool_largest_satisfiable_bytes{{{JOBS}}}', 'min')})", WHO),
+                f"{by_rank(f'min_over_time(gpupool_largest_satisfiable_bytes{{{JOBS}}}[5m])', 'min')})",
+                WHO),
                (f"max(gpupool_required_block_bytes{{{JOBS}}})", "needed")], min=0,
-              overrides=outside_stack("needed", color=RED), many=True,
+              overrides=outside_stack("needed", color=RED), many=["lastNotNull"],
               runbook="GpupoolLargestBlockBelowRequired"),
         graph("Most and least requested in a job", "What a job's ranks have asked for at their peaks "
               "of a minute: the rank with most, the mean, the rank with least. One rank far above "
-              "the mean fails long before the others.", "bytes",
-              [(f"{function} by (job, job_id) ({PEAK})", f"{{{{job_id}}}} {name}")
+              "the mean fails long before the others. Jobs of one rank are left out.", "bytes",
+              [(f"{function} by (job, job_id) ({PEAK}) and count by (job, job_id) ({PEAK}) > 1",
+                f"{{{{job_id}}}} {name}")
                for function, name in (("max", "most"), ("avg", "mean"), ("min", "least"))], min=0,
-              runbook="GpupoolRankImbalance", many=True),
+              runbook="GpupoolRankImbalance", many=["lastNotNull", "max"],
+              no_value="no job has more than one rank"),
     ]
 
 
@@ -184,20 +181,23 @@ def signs():
     return [
         graph("Failed requests by rank", "Requests that were not served for want of memory, in the "
               "time that one point stands for.", "short",
-              [(f"{by_rank(failed('$__rate_interval'), 'sum', RANK + ', cause')} > 0",
-                "{{job_id}} #{{rank}} {{cause}}")], 8, min=0, bars=True,
-              no_value="no request failed in the time shown", runbook="GpupoolOutOfMemory"),
+              [(by_rank(failed('$__rate_interval'), 'sum', RANK + ', cause'),
+                "{{job_id}} #{{rank}} {{cause}}")], 8, min=0,
+              seldom="no request failed in the time shown", runbook="GpupoolOutOfMemory"),
         graph("Served at the last moment", "Requests a second that came to the rungs after growing: "
               f"giving memory back, waiting for work, asking the program. {MANY}", "reqps",
-              [(f"topk(10, {last_moment})", WHO)], 8, min=0, runbook="GpupoolRetries"),
+              [(f"topk(10, {last_moment})", WHO)], 8, min=0, runbook="GpupoolRetries",
+              seldom="no request came to the last moment in the time shown"),
         graph("Served outside the pool", "Fallbacks as a share of requests: each costs a driver call "
               f"that stops the device. {MANY}", "percentunit",
               [(f"topk(10, {rate_share('gpupool_fallbacks_total', 'gpupool_allocation_requests_total')})",
                 WHO)], 8, min=0, runbook="GpupoolDriverFallbackRateHigh", custom={"axisSoftMax": 0.01},
-              no_value="no request in the time shown"),
+              seldom="no request was served outside the pool in the time shown"),
         graph("Waiting for the driver", "Share of the time in which threads that allocate wait for "
-              f"the driver (100 %: one thread, always). {MANY}", "percentunit",
-              [(f"topk(10, {wait})", WHO)], 8, min=0, custom={"axisSoftMax": 0.05}, runbook="GpupoolRecyclingCostly"),
+              f"the driver (100 %: one thread, always), where that is more than 0.1 %. {MANY}", "percentunit",
+              [(f"topk(10, {wait} > 0.001)", WHO)], 8, min=0, bars=True,
+              custom={"axisSoftMax": 0.05}, runbook="GpupoolRecyclingCostly",
+              no_value="no rank waited for more than 0.1 % of the time shown"),
         graph("Requests without a miss", "Share of requests that needed neither the driver nor a "
               "wait: the ten ranks with the smallest.", "percentunit",
               [("bottomk(10, "
@@ -209,22 +209,24 @@ def signs():
               [("topk(10, " + by_rank(
                   f"min_over_time(gpupool_pending_free_bytes{{{JOBS}}}[10m]) / "
                   f"(gpupool_reserved_bytes{{{JOBS}}} > 0)") + ")", WHO)], 8, min=0,
-              custom={"axisSoftMax": 0.2}, no_value="nothing is held", runbook="GpupoolPendingFreesStuck"),
+              custom={"axisSoftMax": 0.2}, seldom="nothing waits for a stream",
+              runbook="GpupoolPendingFreesStuck"),
     ]
 
 
 def watch():
     exporter = [("collect_errors", "pages not made"), ("series_dropped", "series left out")]
     return [
-        graph("Targets", "Targets that answer, of each job, and those that Prometheus is told of "
-              "(dashed where they differ).", "none",
-              [(f"sum by (job, job_id) ({targets()})", "{{job_id}} answer"),
-               (f"count by (job, job_id) ({targets()})", "{{job_id}} listed")], 8, min=0, decimals=0,
+        graph("Targets", "Targets that answer, by job, and all that Prometheus is told of (dashed). "
+              "Below the dashed line: somebody is not seen.", "none",
+              [(f"sum by (job, job_id) ({targets()})", "{{job_id}}"),
+               (f"count({targets()})", "listed")], 8, min=0, decimals=0, stack=True,
+              overrides=outside_stack("listed"),
               custom={"lineInterpolation": "stepAfter"}, runbook="GpupoolTargetDown"),
         graph("Starts", "Pools of processes that have just been started, again or for the first "
               "time: each is seen for two points at the most.", "short",
               [(f"sum by (job, job_id) {just_started(JOBS)}", "{{job_id}}")],
-              8, min=0, bars=True, decimals=0),
+              8, min=0, decimals=0, seldom="no process started in the time shown"),
         graph("The exporter itself", "Pages that could not be made and series left out, in the time "
               "that one point stands for, and processes whose last configuration was refused. "
               "Anything but 0: what is shown here may not be all.", "short",
@@ -232,7 +234,8 @@ def watch():
                  for name, text in exporter),
                (f"count(gpupool_config_last_reload_successful{{{JOBS}}}) - "
                 f"sum(gpupool_config_last_reload_successful{{{JOBS}}})", "configurations refused")],
-              8, min=0, decimals=0, overrides=colors(**{"pages not made": RED,
+              8, min=0, decimals=0, seldom="every page was made, whole; every configuration was taken",
+              overrides=colors(**{"pages not made": RED,
                                                         "series left out": ORANGE,
                                                         "configurations refused": PURPLE}),
               runbook="GpupoolCollectErrors"),

@@ -1,5 +1,7 @@
 """What the dashboards are put together from: queries, panels, their layout, and what all have alike."""
 
+import re
+
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RED, ORANGE, YELLOW, GREEN, BLUE, PURPLE = "red", "orange", "yellow", "green", "blue", "purple"
 NO_DATA = "no data"  # of a panel that has some wherever a pool is scraped
@@ -7,7 +9,7 @@ TILE_HEIGHT = 4
 GRAPH_HEIGHT = 9
 # Dashboards know each other by these.
 PROCESS, FLEET, COST = "gpupool-process", "gpupool-fleet", "gpupool-cost"
-LINE_CALCULATIONS = ["lastNotNull", "max"]
+MANY_LEGEND_WIDTH = 320  # pixels; the longest name of a rank, and two numbers
 
 
 def steps(*pairs):
@@ -56,21 +58,43 @@ def tile(title, description, unit, queries, **extra):
                  extra.pop("height", TILE_HEIGHT), options=options, **extra)
 
 
+def above_zero(queries):
+    """Without what is 0, which would be an empty axis and a line of the legend."""
+    return [(f"({expr}) > 0" if re.search(r" [-+*/] ", expr) else f"{expr} > 0", legend)
+            for expr, legend in queries]
+
+
 def graph(title, description, unit, queries, width=12, stack=False, **extra):
-    """Lines; filled where they add up (`stack`); bars for what is counted (`bars`)."""
+    """Lines; filled where they add up (`stack`); bars for what is counted (`bars`). What is mostly 0,
+    and well so, is drawn where it is not; `seldom` are the words for where nothing is."""
     bars = extra.pop("bars", False)
+    if "seldom" in extra:
+        extra["no_value"] = extra.pop("seldom")
+        bars, queries = True, above_zero(queries)
     custom = {"drawStyle": "bars" if bars else "line", "lineWidth": 0 if bars else 1,
-              "fillOpacity": 80 if bars else 50 if stack else 4, "showPoints": "never",
+              "fillOpacity": 80 if bars else 50 if stack else 0, "showPoints": "never",
               "spanNulls": False, "axisSoftMin": 0,
-              "stacking": {"mode": "normal" if stack or bars else "none", "group": "A"}}
+              # Shares of several ranks add up to nothing.
+              "stacking": {"mode": "normal" if stack or bars and unit != "percentunit" else "none",
+                           "group": "A"}}
     custom.update(extra.pop("custom", {}))
-    many = extra.pop("many", False)
-    options = {"legend": {"displayMode": "table" if many else "list",
-                          "placement": "right" if many else "bottom", "showLegend": True,
-                          "calcs": LINE_CALCULATIONS if many else []},
+    many = extra.pop("many", None)
+    legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
+    if many is not None:
+        legend.update(displayMode="table", placement="right", width=MANY_LEGEND_WIDTH, calcs=many)
+    options = {"legend": legend,
                "tooltip": {"mode": "multi", "sort": "desc" if not stack else "none"}}
+    if stack or len(queries) == 1:
+        extra["overrides"] = [*extra.get("overrides", []), hidden_where_all_is_zero()]
     return panel("timeseries", title, description, unit, queries, width,
                  extra.pop("height", GRAPH_HEIGHT), custom=custom, options=options, **extra)
+
+
+def hidden_where_all_is_zero():
+    """What is 0 all the time is no line of the legend."""
+    return {"matcher": {"id": "byValue", "options": {"reducer": "allIsZero", "op": "gte", "value": 0}},
+            "properties": [{"id": "custom.hideFrom",
+                            "value": {"legend": True, "tooltip": True, "viz": True}}]}
 
 
 def override(name, **properties):
@@ -98,18 +122,20 @@ def table(title, description, queries, width, height, columns, **extra):
     """One row for each set of labels. `columns`: (field, heading, properties) from left to right; a
     field is a label, or "Value #A" for the value of the first query. Others are left out."""
     overrides, indexes, names = [], {}, {}
+    filters = extra.pop("filters", True)
     for index, (field, heading, properties) in enumerate(columns):
         indexes[field] = index
         names[field] = heading
-        overrides.append(override(heading, **properties))
-    options = {"showHeader": True, "cellHeight": "sm",
-               "footer": {"show": False, "reducer": [], "countRows": False, "fields": ""}}
+        # Numbers are ordered by, not filtered by: the mark of a filter takes room.
+        overrides.append(override(heading, custom__filterable=filters and not field.startswith("Value"),
+                                  **properties))
+    options = {"showHeader": True, "cellHeight": "sm"}
     if "sort_by" in extra:
         name, falling = extra.pop("sort_by")
         options["sortBy"] = [{"displayName": name, "desc": falling}]
     return panel("table", title, description, extra.pop("unit", "none"), queries, width, height,
                  instant=True, table=True, options=options, overrides=overrides,
-                 custom={"align": "auto", "filterable": True},
+                 custom={"align": "auto", "filterable": False},
                  transformations=[
                      {"id": "merge", "options": {}},
                      {"id": "filterFieldsByName", "options": {"include": {"names": list(indexes)}}},
@@ -125,6 +151,12 @@ def colored_cell(thresholds):
 def gauge_cell(thresholds):
     return {"thresholds": thresholds, "min": 0, "max": 1,
             "custom__cellOptions": {"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}}
+
+
+def severity_colors():
+    order = [("critical", RED), ("warning", ORANGE), ("info", BLUE)]
+    return [{"type": "value", "options": {name: {"color": color, "index": index}
+                                          for index, (name, color) in enumerate(order)}}]
 
 
 def process_link(title="This process alone"):
@@ -218,7 +250,7 @@ def links(own):
 
 def dashboard(uid, title, description, variables, rows, pattern, **extra):
     source = {"name": "datasource", "label": "Data source", "type": "datasource",
-              "query": "prometheus", "current": {}, "hide": 0, "includeAll": False, "multi": False,
+              "query": "prometheus", "hide": 0, "includeAll": False, "multi": False,
               "options": [], "refresh": 1, "regex": ""}
     return {"id": None, "uid": uid, "title": title, "description": description,
             "tags": ["gpupool", "gpu", "memory"], "schemaVersion": 39, "version": 1,

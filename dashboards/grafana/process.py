@@ -1,6 +1,6 @@
 """gpupool: process. Is it healthy, where is its memory, why is it lost, why do requests miss?"""
 from panels import (BLUE, GREEN, ORANGE, PROCESS, PURPLE, RED, YELLOW, colors, dashboard,
-                    graph, outside_stack, panel, steps, table, tile, variable)
+                    graph, outside_stack, panel, severity_colors, steps, table, tile, variable)
 
 # Which series a panel is about. Families have the labels device and pool unless they are about the
 # device, or about the process, as a whole.
@@ -42,7 +42,7 @@ def healthy():
              [(f"max(gpupool_fragmentation_ratio{{{POOL}}})", "fragmentation")],
              thresholds=steps(GREEN, (0.3, ORANGE), (0.5, RED)), min=0, max=1,
              runbook="GpupoolFragmentationHigh"),
-        tile("Largest request possible / needed", "The largest request that the tightest pool in "
+        tile("Largest possible / needed", "The largest request that the tightest pool in "
              "sight could serve, and the largest that a job here says it makes "
              "(alerts.required_block_bytes; 0: not declared). The first below the second: the next "
              "one fails.", "bytes",
@@ -100,7 +100,13 @@ def largest():
               [(f"gpupool_fragmentation_ratio{{{POOL}}}", ONE),
                (f"gpupool_raw_fragmentation_ratio{{{POOL}}}", f"raw {ONE}"),
                (f'max(gpupool_alert_threshold{{{POOL}, alert="GpupoolFragmentationHigh"}})',
-                "threshold")], min=0, max=1, overrides=outside_stack("threshold", color=RED),
+                "threshold")], min=0, max=1,
+              overrides=[{"matcher": {"id": "byRegexp", "options": "/^raw /"},
+                          "properties": [{"id": "custom.lineStyle",
+                                          "value": {"fill": "dot", "dash": [1, 4]}},
+                                         {"id": "color",
+                                          "value": {"mode": "fixed", "fixedColor": "text"}}]},
+                         *outside_stack("threshold", color=RED)],
               runbook="GpupoolFragmentationHigh"),
         graph("Largest request", "The largest request that can be served without the driver (now), "
               "the largest that can be served at all (possible), and the largest that the job says "
@@ -114,11 +120,9 @@ def largest():
         panel("bargauge", "Free pieces by size", "How many free pieces there are of each size now; "
               "a piece counts at the power of two at or below its bytes. Many small and few large "
               "is fragmentation.", "short",
-              [(f"sum by (block_bytes) (gpupool_free_blocks{{{POOL}}}) > 0", "{{block_bytes}}")],
-              8, 9, instant=True, min=0, no_value="no free piece", thresholds=steps(BLUE),
-              transformations=[{"id": "renameByRegex", "options": {"regex": pattern,
-                                                                   "renamePattern": name}}
-                               for pattern, name in size_names()],
+              [(f'sum by (block_bytes) (gpupool_free_blocks{{{POOL}, block_bytes=~"{digits}"}}) > 0',
+                "{{block_bytes}}") for digits in BY_LENGTH], 8, 9, instant=True, min=0, no_value="no free piece", thresholds=steps(BLUE),
+              transformations=size_names("^", "$"),
               options={"orientation": "horizontal", "displayMode": "basic", "showUnfilled": True,
                        "valueMode": "text", "sizing": "auto", "namePlacement": "left",
                        "minVizHeight": 12, "minVizWidth": 8, "maxVizHeight": 40,
@@ -128,23 +132,46 @@ def largest():
               "of that size, unless pages move.",
               "bytes", [(f"sum by (request_bytes) (gpupool_unusable_free_bytes{{{POOL}}})",
                          "for {{request_bytes}} B"), (total("gpupool_free_bytes"), "free")], 8,
-              min=0, no_value="no size is watched: pool.watched_sizes",
+              min=0, transformations=size_names("^for ", " B$", "for "), no_value="no size is watched: pool.watched_sizes",
               overrides=outside_stack("free", color=GREEN)),
-        graph("Would it fit?", "1: a request of a watched size (pool.watched_sizes) would be served "
-              "now by every pool in sight; 0: by one at least it would not, growth included.",
-              "short", [(fits, "{{request_bytes}} B")], 8, min=0, max=1, decimals=0,
-              custom={"lineInterpolation": "stepAfter", "lineWidth": 2, "fillOpacity": 15},
-              no_value="no size is watched: pool.watched_sizes",
-              runbook="GpupoolLargestBlockBelowRequired"),
+        would_it_fit(fits),
     ]
 
 
-def size_names():
-    """(pattern, name) of each size of free pieces, 4 KiB to 128 GiB."""
+def would_it_fit(fits):
+    words = [("0", "would fail", RED), ("1", "fits", GREEN)]
+    return panel(
+        "state-timeline", "Would it fit?", "Green: a request of that size (pool.watched_sizes) would "
+        "have been served by every pool in sight, growth included; red: by one at least not.",
+        "short", [(fits, "{{request_bytes}} B")], 8, 9, min=0, max=1, decimals=0,
+        color={"mode": "thresholds"}, thresholds=steps(RED, (1, GREEN)),
+        mappings=[{"type": "value", "options": {value: {"text": text, "color": color, "index": index}
+                                                for index, (value, text, color) in enumerate(words)}}],
+        no_value="no size is watched: pool.watched_sizes",
+        transformations=size_names("^", " B$"),
+        custom={"fillOpacity": 75, "lineWidth": 0},
+        options={"mergeValues": True, "showValue": "never", "alignValue": "left", "rowHeight": 0.7,
+                 "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True,
+                            "calcs": []},
+                 "tooltip": {"mode": "single", "sort": "none"}},
+        runbook="GpupoolLargestBlockBelowRequired")
+
+
+# Sizes of free pieces, powers of two from 4 KiB to 128 GiB, come in the order of their digits, which is
+# that of their values among those of one length.
+BY_LENGTH = ["[0-9]{" + str(digits) + "}" for digits in range(4, 13)]
+
+
+def size_names(before, after, kept=""):
+    """Names for powers of two, 4 KiB to 128 GiB, in the names of series."""
+    result = []
     for power in range(12, 38):
         unit, factor = next((name, shift) for name, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10))
                             if power >= shift)
-        yield f"^{2 ** power}$", f"{2 ** (power - factor)} {unit}"
+        result.append({"id": "renameByRegex",
+                       "options": {"regex": f"{before}{2 ** power}{after}",
+                                   "renamePattern": f"{kept}{2 ** (power - factor)} {unit}"}})
+    return result
 
 
 def recycling():
@@ -156,7 +183,8 @@ def recycling():
               [(rate("gpupool_pages_recycled_total"), "moved"),
                (rate("gpupool_recycling_forgone_total"), "not moved: waited enough"),
                (rate("gpupool_pages_mapped_total"), "got"),
-               (rate("gpupool_pages_unmapped_total"), "given back")], min=0),
+               (rate("gpupool_pages_unmapped_total"), "given back")], min=0,
+              seldom="no page moved, came or went in the time shown"),
         graph("What that costs", "Seconds a second (100 %: one thread, always). Waiting is what "
               "the program loses: the time in which threads that allocate wait for the driver. "
               "Moving: driver calls that move pages, by any thread. Driver: all calls. Recorded "
@@ -165,21 +193,22 @@ def recycling():
               [(rate("gpupool_driver_wait_seconds_total"), "waiting"),
                (rate("gpupool_recycle_seconds_total"), "moving"),
                (rate("gpupool_driver_seconds_total"), "driver")], min=0,
-              overrides=colors(waiting=RED, moving=BLUE, driver=PURPLE),
+              custom={"axisSoftMax": 0.001}, overrides=colors(waiting=RED, moving=BLUE, driver=PURPLE),
               runbook="GpupoolRecyclingCostly"),
         graph("Given back by reason", "Bytes a second that go back to the driver. trim: see the "
               "next panel. fallback: blocks outside the arena. rollback: a growth that failed half "
               "way. retry: what the driver refused to take before.", "binBps",
-              [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, stack=True,
-              min=0),
+              [(rate_by("reason", "gpupool_released_bytes_total"), "{{reason}}")], 8, min=0,
+              seldom="nothing was given back in the time shown"),
         graph("Trims by reason", "Bytes a second given back by trims. api: the program asked. "
               "idle: pool.trim.idle_after. pressure: pool.trim.keep_device_free. out_of_memory: "
               "for a request that nothing else would have served. recycle: segments of cudaMalloc, "
               "in whose place others are held.", "binBps",
-              [(rate_by("reason", "gpupool_trimmed_bytes_total"), "{{reason}}")], 8, stack=True,
-              min=0),
+              [(rate_by("reason", "gpupool_trimmed_bytes_total"), "{{reason}}")], 8, min=0,
+              seldom="no trim gave anything back in the time shown"),
         graph("Trims", "How many, by reason, in the time that one point stands for.", "short",
-              [(count_by("reason", "gpupool_trims_total"), "{{reason}}")], 8, min=0, bars=True),
+              [(count_by("reason", "gpupool_trims_total"), "{{reason}}")], 8, min=0,
+              seldom="no trim in the time shown"),
         graph("Address space", "Addresses up to the highest that was ever mapped, and those "
               "reserved (dashed). Pages that move use them up; a further range, four in all, is "
               "reserved where one is too full of short gaps.", "bytes",
@@ -199,13 +228,15 @@ def settings():
     return table("Settings in force", "What each pool in sight does with empty pages now, with how "
                  "much slack (a share of the most that was ever occupied), and for how much of "
                  "the time requests may wait for pages to move.",
-                 [(f"gpupool_pool_info{{{POOL}}}", ""), (f"gpupool_slack_ratio{{{POOL}}}", ""),
-                  (f"gpupool_recycling_wait_ratio{{{POOL}}}", "")], 8, 9,
-                 [("instance", "process", {}), ("pool", "pool", {"custom__width": 80}),
-                  ("recycling", "recycling", {"custom__width": 90}),
-                  ("Value #B", "slack", {"unit": "percentunit", "custom__width": 70}),
-                  ("Value #C", "wait", {"unit": "percentunit", "custom__width": 70}),
-                  ("backing", "backing", {"custom__width": 80})])
+                 [(f"max by (instance, device, pool{more}) ({name}{{{POOL}}})", "")
+                  for name, more in (("gpupool_pool_info", ", recycling, backing"),
+                                     ("gpupool_slack_ratio", ""),
+                                     ("gpupool_recycling_wait_ratio", ""))], 8, 9,
+                 [("instance", "process", {}), ("pool", "pool", {"custom__width": 75}),
+                  ("recycling", "recycling", {"custom__width": 80}),
+                  ("Value #B", "slack", {"unit": "percentunit", "decimals": 1, "custom__width": 60}),
+                  ("Value #C", "wait", {"unit": "percentunit", "custom__width": 55}),
+                  ("backing", "backing", {"custom__width": 75})], filters=False)
 
 
 def misses():
@@ -216,17 +247,19 @@ def misses():
               overrides=colors(requests=BLUE, hits=GREEN)),
         graph("Hits by tier", "Which structure served: the thread's cache, size classes (to "
               "32 KiB), buddy (to 128 KiB), runs.", "reqps",
-              [(rate_by("tier", "gpupool_tier_hits_total"), "{{tier}}")], 8, stack=True, min=0),
+              [(rate_by("tier", "gpupool_tier_hits_total"), "{{tier}}")], 8, min=0,
+              seldom="no request was a hit in the time shown"),
         graph("Misses by reason", "Every other request. cold: the pool grew. pending: waits for a "
               "stream. fragmented: free bytes, no piece. budget: the limit or the device is full. "
               "size: larger than the limit.", "reqps",
-              [(rate_by("reason", "gpupool_allocation_misses_total"), "{{reason}}")], 8,
-              stack=True, min=0),
+              [(rate_by("reason", "gpupool_allocation_misses_total"), "{{reason}}")], 8, min=0,
+              seldom="no request missed in the time shown"),
         graph("Fallbacks by reason", "Requests served by a driver allocation of their own, outside "
               "the pool's range. Each costs a call that stops the device. contiguous: asked for by "
               "the program (NCCL, RDMA, IPC). address_space: the ranges are full. arena_failed: the "
               "driver refused to grow the arena. alignment: of the request.", "reqps",
-              [(rate_by("reason", "gpupool_fallbacks_total"), "{{reason}}")], 8, stack=True, min=0,
+              [(rate_by("reason", "gpupool_fallbacks_total"), "{{reason}}")], 8, min=0,
+              seldom="no request was served outside the pool in the time shown",
               runbook="GpupoolDriverFallbackRateHigh"),
         graph("Tried for what was not served at once", "Requests a second, by the last rung that "
               "gave them what they needed: emptying caches, completed events, other streams, moving "
@@ -235,13 +268,15 @@ def misses():
               [(f'sum by (rung) (rate(gpupool_ladder_rungs_total{{{POOL}, outcome="served"}}'
                 "[$__rate_interval]))", "{{rung}}"),
                (rate("gpupool_allocation_retries_total"), "searched again")], 8, min=0,
+              seldom="every request was served at once in the time shown",
               overrides=outside_stack("searched again"), runbook="GpupoolRetries"),
         graph("Reuse across streams", "Runs and chunks that one stream freed and another got, by "
               "how it was made safe: the work was done (completed), one stream was made to wait for "
               "the other (waited), or waits for it anyway (dependency). Waits: those that the pool "
               "added.", "ops",
               [(rate_by("how", "gpupool_cross_stream_reuse_total"), "{{how}}"),
-               (rate("gpupool_stream_waits_total"), "waits")], 8, min=0),
+               (rate("gpupool_stream_waits_total"), "waits")], 8, min=0,
+              seldom="no stream got memory of another in the time shown"),
     ]
 
 
@@ -253,29 +288,30 @@ def driver():
         graph("Driver calls by operation", "A warm job makes few, and none that create: a steady "
               "rate of those means that the pool keeps growing, or is trimmed too eagerly. Maps "
               "and unmaps alone are pages that move.", "ops",
-              [(rate_by("operation", "gpupool_driver_calls_total"), "{{operation}}")], 8,
-              stack=True, min=0),
+              [(rate_by("operation", "gpupool_driver_calls_total"), "{{operation}}")], 8, min=0,
+              seldom="no driver call in the time shown"),
         graph("Duration of driver calls", "Mean, median and the slowest percent of all calls. "
               "Mapping a page takes 10 to 300 us, cudaMalloc some ms.", "s",
               [(f"{seconds} / ({calls} > 0)", "mean"),
-               (f"histogram_quantile(0.5, sum by (le) ({buckets}))", "half below"),
-               (f"histogram_quantile(0.99, sum by (le) ({buckets}))", "99 % below")], 8, min=0,
+               *((f"histogram_quantile({share}, sum by (le) ({buckets})) > 0", name)
+                 for share, name in ((0.5, "half below"), (0.99, "99 % below")))], 8, min=0,
               no_value="no driver call in the time shown", runbook="GpupoolDriverSlow"),
         graph("Failing driver calls", "Calls that the driver refused, by operation, in the time "
               "that one point stands for. One that is followed by an out of memory is its cause.",
               "short", [(count_by("operation", "gpupool_driver_call_failures_total"),
-                         "{{operation}}")], 8, min=0, bars=True, runbook="GpupoolOutOfMemory"),
+                         "{{operation}}")], 8, min=0, runbook="GpupoolOutOfMemory",
+              seldom="the driver refused no call in the time shown"),
         graph("Failed requests by cause", "Requests that were not served, in the time that one "
               "point stands for. budget: limit or device full. fragmented: bytes, but no piece. "
               "pending: on a stream. cold: the driver refused. size: larger than the limit. "
               "invalid and driver: not for want of memory.", "short",
               [(count_by("cause", "gpupool_out_of_memory_total"), "{{cause}}"),
                (count_by("reason", "gpupool_refused_requests_total"), "{{reason}}")], 12, min=0,
-              bars=True, runbook="GpupoolOutOfMemory"),
+              seldom="no request failed in the time shown", runbook="GpupoolOutOfMemory"),
         graph("Misuse by kind", "Double frees, foreign pointers and the like, refused, in the time "
               "that one point stands for. Any of them is a fault in the program.", "short",
-              [(count_by("kind", "gpupool_misuses_total"), "{{kind}}")], 12, min=0, bars=True,
-              runbook="GpupoolInvalidFree"),
+              [(count_by("kind", "gpupool_misuses_total"), "{{kind}}")], 12, min=0,
+              seldom="no misuse in the time shown", runbook="GpupoolInvalidFree"),
     ]
 
 
@@ -295,16 +331,20 @@ def tags():
               runbook="GpupoolMemoryLeakSuspected"),
         table("Alerts that fire", "Alerts about the processes in sight, as the shipped rules have "
               "them.", [(f'ALERTS{{{IN_PROCESS}, alertname=~"Gpupool.*", alertstate="firing"}}', "")],
-              12, 7, [("alertname", "alert", {"custom__width": 270}),
-                      ("severity", "severity", {"custom__width": 90}),
+              12, 7, [("alertname", "alert", {"custom__width": 275}),
+                      ("severity", "severity", {"custom__width": 110, "mappings": severity_colors(),
+                                                "custom__cellOptions": {"type": "color-text"}}),
                       ("instance", "process", {}), ("pool", "pool", {"custom__width": 80})],
-              no_value="no alert fires, or the rules are not loaded"),
+              sort_by=("severity", False), no_value="no alert fires, or the rules are not loaded"),
         table("Processes", "Which processes and devices are in sight.",
-              [(f"gpupool_process_info{{{IN_PROCESS}}}", ""), (f"gpupool_device_info{{{DEVICE}}}", "")],
+              [(f"gpupool_device_info{{{DEVICE}}} * on (job, instance) "
+                "group_left (job_id, rank, world_size, pid) "
+                f"max by (job, instance, job_id, rank, world_size, pid) "
+                f"(gpupool_process_info{{{IN_PROCESS}}})", "")],
               12, 7, [("instance", "process", {}), ("job_id", "job", {}),
-                      ("rank", "rank", {"custom__width": 60}),
-                      ("world_size", "of", {"custom__width": 50}), ("pid", "pid", {"custom__width": 80}),
-                      ("device", "device", {"custom__width": 70}), ("name", "card", {})]),
+                      ("rank", "rank", {"custom__width": 70}),
+                      ("world_size", "of", {"custom__width": 60}), ("pid", "pid", {"custom__width": 80}),
+                      ("device", "device", {"custom__width": 80}), ("name", "card", {})]),
     ]
 
 

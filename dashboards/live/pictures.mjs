@@ -3,6 +3,7 @@
 //   node pictures.mjs PAGE_SERVER FOLDER [STATE or LOOK ...]   STATE-light.png, -dark, -narrow
 //   node pictures.mjs PAGE_SERVER ../../docs/pictures documents   those that documents show, smaller
 //   node pictures.mjs GPUPOOL FOLDER recorded [TRACE ARGUMENTS]   of a replay; the last for documents
+//   node pictures.mjs GPUPOOL FOLDER snapshot FILE   of a saved snapshot
 //
 // PAGE_SERVER is the build's bin/gpupool_page_server, GPUPOOL its bin/gpupool.
 import { mkdir, unlink, writeFile } from 'node:fs/promises';
@@ -112,12 +113,29 @@ async function recorded(program, browser, folder, given) {
   }
 }
 
+async function snapshot(program, browser, folder, file) {
+  RecordedServer.program = program;
+  const server = await RecordedServer.start(['snapshot', file, '--serve']);
+  try {
+    for (const [name, look] of Object.entries(LOOKS)) {
+      const { page, close } = await open(browser, server.url, look);
+      await ready(page);
+      await page.screenshot({ path: `${folder}/snapshot-${name}.png`, fullPage: true });
+      await close();
+    }
+  } finally {
+    await server.end();
+  }
+}
+
 const [program, folder, ...words] = process.argv.slice(2);
 if (folder === undefined) throw new Error('usage: node pictures.mjs PAGE_SERVER FOLDER [WORD ...]');
 await mkdir(folder, { recursive: true });
 const browser = await launch();
 if (words[0] === 'recorded') {
   await recorded(program, browser, folder, words.slice(1));
+} else if (words[0] === 'snapshot') {
+  await snapshot(program, browser, folder, words[1]);
 } else if (words.includes('documents')) {
   await documents(program, browser, folder);
 } else {

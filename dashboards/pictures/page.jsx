@@ -24,7 +24,7 @@ const timeRange = {
 
 const PROPERTIES = ['unit', 'min', 'max', 'decimals', 'color', 'thresholds', 'mappings', 'noValue', 'displayName', 'links'];
 const CUSTOM = ['stacking', 'fillOpacity', 'lineWidth', 'lineStyle', 'cellOptions', 'width', 'align', 'filterable',
-  'drawStyle', 'lineInterpolation', 'showPoints', 'spanNulls', 'axisSoftMin', 'axisSoftMax'];
+  'drawStyle', 'hideFrom', 'lineInterpolation', 'showPoints', 'spanNulls', 'axisSoftMin', 'axisSoftMax'];
 const property = (id, isCustom) => ({
   id: isCustom ? `custom.${id}` : id, path: id, name: id, isCustom, settings: {},
   editor: () => null, override: () => null, process: (value) => value, shouldApply: () => true,
@@ -165,7 +165,7 @@ function Timeline({ panel, frames, width, height }) {
     const names = frames.map((frame) => getFieldDisplayName(frame.fields[1], frame, frames));
     const left = Math.max(...names.map((name) => context.measureText(name).width)) + 12;
     const lane = (height - 52) / frames.length;
-    const place = (at) => left + (at / 1000 - from) / (to - from) * (width - left);
+    const place = (at) => left + (at / 1000 - from) / (to - from) * (width - 8 - left);
     const step = (to - from) * 1000 / 400;
     frames.forEach((frame, index) => {
       const [time, value] = frame.fields;
@@ -177,7 +177,8 @@ function Timeline({ panel, frames, width, height }) {
         const until = next !== undefined && next - at < 20 * step ? next : at + step;
         context.globalAlpha = panel.fieldConfig.defaults.custom.fillOpacity / 100;
         context.fillStyle = display(value.values[i]).color;
-        context.fillRect(place(at), index * lane + 2, Math.max(0.5, place(Math.min(until, to * 1000)) - place(at)), lane - 4);
+        const [begin, end] = [at, Math.min(until, to * 1000)].map((one) => Math.round(2 * place(one)) / 2);
+        context.fillRect(begin, index * lane + 2, Math.max(0.5, end - begin), lane - 4);
         context.globalAlpha = 1;
       });
     });
@@ -185,12 +186,13 @@ function Timeline({ panel, frames, width, height }) {
     const spacing = [900, 1800, 3600, 7200].find((one) => (to - from) / one <= 8) ?? 14400;
     for (let at = Math.ceil(from / spacing) * spacing; at < to; at += spacing) {
       const text = new Date(at * 1000).toISOString().slice(11, 16);
-      context.fillText(text, place(at * 1000) - 16, height - 40);
+      if (place(at * 1000) < width - 24) context.fillText(text, place(at * 1000) - 16, height - 40);
     }
     let x = 4;
-    const { steps } = panel.fieldConfig.defaults.thresholds;
-    steps.forEach(({ color, value }, index) => {
-      const text = index === 0 ? `< ${100 * steps[1].value}%` : `${100 * value}%+`;
+    const { thresholds: { steps }, mappings } = panel.fieldConfig.defaults;
+    const words = mappings.length > 0 ? Object.values(mappings[0].options) : steps.map(({ color, value }, index) =>
+      ({ color, text: index === 0 ? `< ${100 * steps[1].value}%` : `${100 * value}%+` }));
+    words.forEach(({ color, text }) => {
       context.fillStyle = theme.visualization.getColorByName(color);
       context.fillRect(x, height - 14, 14, 4);
       context.fillStyle = theme.colors.text.primary;

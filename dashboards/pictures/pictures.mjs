@@ -2,9 +2,11 @@
 // with what a real Prometheus answers.
 //
 //   npm install --legacy-peer-deps --ignore-scripts
-//   python3 past.py ../../build/release/bin/gpupool_scenarios PAST
-//   node pictures.mjs PAST FOLDER [panels] [light | dark] [UID ...]   UID-light.png, and each panel
-//   node pictures.mjs PAST ../../docs/pictures documents     those that documents show, smaller
+//   python3 past.py ../../build/release/bin/gpupool_scenarios PAST [HOURS]
+//   node pictures.mjs PAST FOLDER [panels] [light | dark] [1h | 6h | ...] [UID ...]
+//                                            UID-dark.png, and each panel; of the last hours
+//   node pictures.mjs PAST ../../docs/pictures documents
+//                                            grafana-fleet.png and so on, which documents show
 //
 // The Prometheus is the distribution's, on loopback, over the past that past.py has made.
 import { spawn } from 'node:child_process';
@@ -19,12 +21,11 @@ import { smaller } from '../live/png.mjs';
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const DASHBOARDS = `${HERE}../grafana`;
 const WIDTH = 1500;
-const SCRAPE = 15;
 const STEPS = 400;
 // What the process dashboard looks at: the job whose story it tells.
 const CHOSEN = { job: '.*', job_id: '.*', device: '.*', pool: '.*' };
-const ONE_PROCESS = { ...CHOSEN, instance: 'node-shrinking_cache.*' };
-const HOURS = { 'gpupool-process': 2.5, 'gpupool-fleet': 2.5, 'gpupool-cost': 3.5 };
+const ONE_PROCESS = { ...CHOSEN, instance: 'gpu-node-3:.*' };
+const HOURS = { 'gpupool-process': 1.75, 'gpupool-fleet': 2.5, 'gpupool-cost': 3.5 };
 
 async function freePort() {
   const probe = createServer().listen(0, '127.0.0.1');
@@ -48,8 +49,8 @@ async function prometheus(past) {
 }
 
 /** As Grafana fills in what it knows of the panel. */
-function fillIn(expr, variables, step, length) {
-  const rate = Math.max(step + SCRAPE, 4 * SCRAPE);
+function fillIn(expr, variables, step, length, scrape) {
+  const rate = Math.max(step + scrape, 4 * scrape);
   const values = { __rate_interval: `${rate}s`, __interval_ms: 1000 * step, __interval: `${step}s`, __range: `${length}s`, ...variables };
   return expr.replace(/\$(\w+)/g, (whole, name) => values[name] ?? whole);
 }
@@ -60,19 +61,21 @@ async function ask(url, path, parameters) {
   return answer.data.result.map(({ metric, values, value }) => ({ metric, values: values ?? [value] }));
 }
 
-async function answersOf(dashboard, url, to) {
-  const length = HOURS[dashboard.uid] * 3600;
+async function answersOf(dashboard, url, { end, scrape }, hours) {
+  const to = end - scrape;
+  const length = (hours ?? HOURS[dashboard.uid]) * 3600;
   const from = to - length;
-  const fine = Math.ceil(length / STEPS / SCRAPE) * SCRAPE;
+  const fine = Math.ceil(length / STEPS / scrape) * scrape;
   const variables = dashboard.uid === 'gpupool-process' ? ONE_PROCESS : CHOSEN;
-  const range = (expr, step) => ask(url, 'query_range', { query: fillIn(expr, variables, step, length), start: from, end: to, step });
+  const filled = (expr, step) => fillIn(expr, variables, step, length, scrape);
+  const range = (expr, step) => ask(url, 'query_range', { query: filled(expr, step), start: from, end: to, step });
   const answers = {};
   for (const panel of dashboard.panels.filter(({ targets }) => targets)) {
     const step = panel.interval === '1m' ? Math.max(60, fine) : fine;
     answers[panel.id] = {};
     for (const { refId, expr, instant } of panel.targets) {
       answers[panel.id][refId] = instant
-        ? await ask(url, 'query', { query: fillIn(expr, variables, step, length), time: to })
+        ? await ask(url, 'query', { query: filled(expr, step), time: to })
         : await range(expr, step);
     }
   }
@@ -102,7 +105,9 @@ async function bundle() {
 }
 
 async function draw(browser, script, picture) {
-  const page = await browser.newPage({ viewport: { width: WIDTH, height: 900 }, deviceScaleFactor: picture.scale, timezoneId: 'UTC' });
+  // All of it is in sight: what is not, a table does not draw.
+  const bottom = Math.max(...picture.dashboard.panels.map(({ gridPos }) => gridPos.y + gridPos.h));
+  const page = await browser.newPage({ viewport: { width: WIDTH, height: 40 * bottom }, timezoneId: 'UTC' });
   page.on('pageerror', (error) => console.error(`${picture.dashboard.uid}: ${error.message}`));
   await page.route('http://page.invalid/**', async (route) => {
     const { pathname } = new URL(route.request().url());
@@ -122,10 +127,10 @@ async function draw(browser, script, picture) {
 async function pictures(browser, script, data, folder, words) {
   const isDocument = words.includes('documents');
   const modes = ['light', 'dark'].filter((mode) => words.includes(mode));
-  for (const mode of isDocument ? ['light'] : modes.length > 0 ? modes : ['light', 'dark']) {
-    const page = await draw(browser, script, { ...data, mode, scale: 1 });
+  for (const mode of isDocument ? ['dark'] : modes.length > 0 ? modes : ['light', 'dark']) {
+    const page = await draw(browser, script, { ...data, mode });
     const png = await page.locator('#dashboard').screenshot();
-    const name = isDocument ? `dashboard-${data.dashboard.uid.replace('gpupool-', '')}` : `${data.dashboard.uid}-${mode}`;
+    const name = isDocument ? `grafana-${data.dashboard.uid.replace('gpupool-', '')}` : `${data.dashboard.uid}-${mode}`;
     await writeFile(`${folder}/${name}.png`, smaller(png));
     if (words.includes('panels')) {
       for (const panel of data.dashboard.panels.filter(({ type }) => type !== 'row')) {
@@ -137,9 +142,10 @@ async function pictures(browser, script, data, folder, words) {
 }
 
 const [past, folder, ...words] = process.argv.slice(2);
-if (folder === undefined) throw new Error('usage: node pictures.mjs PAST FOLDER [panels | documents] [UID ...]');
+if (folder === undefined) throw new Error('usage: node pictures.mjs PAST FOLDER [panels | documents] [WORD ...]');
 await mkdir(folder, { recursive: true });
-const to = Number(await readFile(`${past}/end`, 'utf8')) - SCRAPE;
+const told = JSON.parse(await readFile(`${past}/past.json`, 'utf8'));
+const hours = words.map((word) => word.match(/^(\d+)h$/)?.[1]).find((found) => found);
 const server = await prometheus(past);
 let browser;
 try {
@@ -149,7 +155,7 @@ try {
   for (const file of (await readdir(DASHBOARDS)).filter((name) => name.endsWith('.json'))) {
     const dashboard = JSON.parse(await readFile(`${DASHBOARDS}/${file}`, 'utf8'));
     if (uids.length > 0 && !uids.includes(dashboard.uid)) continue;
-    await pictures(browser, script, await answersOf(dashboard, server.url, to), folder, words);
+    await pictures(browser, script, await answersOf(dashboard, server.url, told, hours), folder, words);
   }
 } finally {
   await browser?.close();

@@ -2,8 +2,8 @@
 // instant; and what it saves can be read again, by Python, too.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { FAILING } from './scenes.mjs';
-import { SCENES } from './scenes.mjs';
+import { FAILING, SCENES } from './scenes.mjs';
+import { PageServer } from './server.mjs';
 import { assert, nextPoll, run, spec, textOf, until, untilText } from './suite.mjs';
 
 /** Values of a page of metrics by name and labels; of one pool the labels do not matter. */
@@ -60,6 +60,42 @@ spec('the page’s numbers are the pool’s, to the byte', { lines: [...SCENES.m
           new RegExp(`^${map.blocks.count.toLocaleString('en-US')} pieces in ` +
               `${map.pages.mapped.toLocaleString('en-US')} pages`));
     });
+
+spec('after a restart of the process the open page shows the new one, to the byte', {
+  lines: [...SCENES.memory, 'hold'], allowed: /Failed to load resource/ }, async (page, server) => {
+  await server.refuse(FAILING);
+  await untilText(page, '#failures', /^1$/);
+  const before = await textOf('#id-pid')(page);
+  await server.end();
+  const next = new PageServer(process.argv[2]);
+  try {
+    await next.tellAll([...SCENES.many.slice(0, 6), 'hold']);
+    await next.serve(server.port);
+    await until(page, textOf('#id-pid'), (pid) => pid !== before, 'another process');
+    await page.waitForSelector('#stale', { state: 'hidden' });
+    await nextPoll(page);
+    const { stats } = await (await fetch(`${server.url}api/v1/stats`)).json();
+    const metrics = metricsOf(await (await fetch(`${server.url}metrics`)).text());
+    for (const [id, value, metric] of [
+      ['allocated', stats.live_requested_bytes, 'gpupool_requested_bytes'],
+      ['held', stats.held_bytes, 'gpupool_reserved_bytes'],
+      ['free', stats.free_bytes, 'gpupool_free_bytes'],
+      ['largest', stats.largest_satisfiable_bytes, 'gpupool_largest_satisfiable_bytes'],
+      ['fragmentation', stats.fragmentation_ratio, 'gpupool_fragmentation_ratio'],
+      ['failures', 0, null]]) {
+      const exact = Number(await page.locator(`#${id}`).getAttribute('data-exact'));
+      assert.equal(exact, value, `${id} and /api/v1/stats`);
+      if (metric !== null) assert.equal(metrics.get(metric), value, `${metric} and /api/v1/stats`);
+    }
+    // Nothing of the one before is left: its failure, its map, its rates.
+    assert.equal(await page.locator('#failure').isVisible(), false);
+    const map = await (await fetch(`${server.url}api/v1/snapshot`)).json();
+    await until(page, textOf('#map-body .summary'), (text) =>
+      text.startsWith(`${map.blocks.count.toLocaleString('en-US')} pieces in `), 'the new map');
+  } finally {
+    await next.end();
+  }
+});
 
 spec('a counter’s rise in the last minute is what was counted', { scene: 'healthy' },
     async (page, server) => {

@@ -2,7 +2,7 @@
 // what the tests of the live page, and its pictures, make their states with.
 //
 //   pool NAME DEVICE BYTES [KEY=VALUE ...]   a pool, which is used from then on; serve shows all
-//   serve                                    answers "port N"
+//   serve [PORT]                             answers "port N"; without one it is free, or as before
 //   allocate ID BYTES [TAG [STREAM]]         answers ok, or error with the failure's headline
 //   ...                                      see kCommands
 //
@@ -222,7 +222,7 @@ std::string PageServer::use(const Arguments& arguments) {
   return "ok";
 }
 
-std::string PageServer::serve(const Arguments&) {
+std::string PageServer::serve(const Arguments& arguments) {
   if (endpoints_ == nullptr) {
     std::vector<Pool*> pointers;
     for (const auto& served : pools_) pointers.push_back(served->pool.get());
@@ -245,6 +245,7 @@ std::string PageServer::serve(const Arguments&) {
     endpoints_->set_ready(true);
     ticker_ = std::thread([this] { tick(); });
   }
+  port_ = static_cast<std::uint16_t>(arguments.number(1, port_));
   auto server = listen({.listen = {.port = port_}, .tries_any = false},
                        [this](const HttpRequest& request) { return endpoints_->handle(request); });
   if (!server.ok()) return "error " + server.error().message;

@@ -45,8 +45,8 @@ export class PageServer {
     throw new Error(`${line}: was served`);
   }
 
-  async serve() {
-    this.port = Number(await this.tell('serve'));
+  async serve(port = '') {
+    this.port = Number(await this.tell(`serve ${port}`));
     this.url = `http://127.0.0.1:${this.port}/`;
     return this.url;
   }

@@ -21,6 +21,7 @@ interface Chart {
   question: string;
   scales: { name: string; text: (value: number) => string; highest?: number }[];
   lines: Line[];
+  nothing?: string;  // what is said where there is no value at all
 }
 
 const column = (name: Column) => (past: Past): (number | null)[] => past.columns[name];
@@ -56,7 +57,7 @@ const CHARTS: Chart[] = [
       { name: 'largest that fits', colour: '--chart-2', dash: [2, 3], scale: 'bytes', text: bytesText,
         values: column('largest_satisfiable_bytes') }] },
   { id: 'hits', title: 'Hit ratio', question: 'how many requests needed neither the driver nor a wait',
-    scales: [RATIO], lines: [
+    nothing: 'no request in this time', scales: [RATIO], lines: [
       { name: 'hit ratio', colour: '--chart-1', scale: 'ratio', text: ratioText, values: hitRatios }] },
   { id: 'driver', title: 'Driver calls', question: 'how busy the driver is kept, and by moving pages',
     scales: [RATE], lines: [
@@ -107,6 +108,18 @@ function drawPlace(plot: uPlot, past: Past, place: Place): void {
   context.textAlign = 'center';
   for (const mark of place.marks) line(mark.at, mark.colour, 1.5, mark.letter);
   line(past.timesMs[place.row] ?? 0, '--mark', 2, '▼');
+  context.restore();
+}
+
+function drawNothing(plot: uPlot, words: string): void {
+  if (plot.data.slice(1).some((values) => values.some((value) => value !== null))) return;
+  const context = plot.ctx;
+  const { left, top, width, height } = plot.bbox;
+  context.save();
+  context.font = `${12 * (devicePixelRatio || 1)}px system-ui, "DejaVu Sans", sans-serif`;
+  context.textAlign = 'center';
+  context.fillStyle = cssColour('--dim');
+  context.fillText(words, left + width / 2, top + height / 2);
   context.restore();
 }
 
@@ -223,8 +236,8 @@ class ChartView {
     const dim = cssColour('--dim');
     const font = '11px system-ui, "DejaVu Sans", sans-serif';
     const axes: uPlot.Axis[] = [{ stroke: dim, grid: { stroke: line, width: 1 },
-      ticks: { stroke: line }, font, values: (_, times) =>
-        times.map((time) => axisText(time * 1000)), space: 64, size: 28 }];
+      ticks: { stroke: line }, font, values: (_, times, __, ___, step) =>
+        times.map((time) => axisText(time * 1000, step)), space: 64, size: 28, incrs: SECONDS }];
     if (this.place !== null) {
       const first = axes[0];
       if (first !== undefined) first.incrs = DECIMALS;
@@ -243,7 +256,7 @@ class ChartView {
     });
     return new uPlot({
       width: Math.max(200, this.box.clientWidth), height: 170, legend: { show: false },
-      padding: [14, this.chart.scales.length > 1 ? 0 : 12, 0, 0],
+      padding: [14, this.chart.scales.length > 1 ? 0 : 24, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { show: false }, sync: { key: 'past' } },
       scales, axes,
       series: [{}, ...this.chart.lines.map((each): uPlot.Series => ({
@@ -253,6 +266,7 @@ class ChartView {
       hooks: {
         draw: [(plot) => {
           if (this.past === null) return;
+          drawNothing(plot, this.chart.nothing ?? 'nothing in this time');
           drawMarks(plot, this.past);
           if (this.place !== null) drawPlace(plot, this.past, this.place);
         }],
@@ -269,9 +283,12 @@ class ChartView {
   }
 }
 
+// Of a clock without parts of a second.
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+  86400];
 const DECIMALS = Array.from({ length: 14 }, (_, i) => i - 3).flatMap((power) =>
   [10 ** power, 2 * 10 ** power, 5 * 10 ** power]);
-let axisText = (ms: number): string => clockText(ms).slice(0, 5);
+let axisText = (ms: number, step: number): string => clockText(ms).slice(0, step < 60 ? 8 : 5);
 const POWERS = Array.from({ length: 51 }, (_, i) => 2 ** i);
 const PARTS = [0.05, 0.1, 0.25, 0.5];
 

@@ -8,7 +8,7 @@
 import type { TagPast } from './seen.js';
 
 const PARTS = 4;
-const MIN_SECONDS = 4;
+export const MIN_SECONDS = 4;
 const MIN_RISE_BYTES = 1 << 20;
 const MIN_STEP_SHARE = 0.002;
 

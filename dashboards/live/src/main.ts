@@ -165,6 +165,7 @@ function show(current: StatsAnswer): void {
     past = new Past(pool, past.resolution);
     failure = null;
     failuresSeen = -1;
+    mapSignature = '';  // the map is another pool's
   }
   answer = current;
   if (recording === null) seen.add(current.stats);

@@ -3,7 +3,7 @@
 import type { Stats } from './api.js';
 import { announce, drawSpark, element, keepRows, make, makeSpark, setAttribute, setText }
   from './dom.js';
-import { findSuspect, type Suspect } from './leak.js';
+import { MIN_SECONDS, findSuspect, type Suspect } from './leak.js';
 import { withUntagged, type Seen } from './seen.js';
 import { bytesText, durationText, shareText } from './text.js';
 
@@ -75,7 +75,9 @@ export class TagTable {
     const suspect = this.suspect;
     const note = element('tags-suspect');
     note.dataset['level'] = suspect === null ? 'ok' : 'fragmented';
-    setText(note, suspect === null ?
+    setText(note, suspect === null && seconds < MIN_SECONDS ?
+      `No tag looks like a leak yet: it takes ${MIN_SECONDS} s of watching to tell.` :
+      suspect === null ?
       `No tag looks like a leak, ${durationText(seconds)} watched: none has a lowest level that ` +
         'rises all the time.' :
       `Leak suspected: ${suspect.name} grows. Its lowest level rose in each quarter of the last ` +

@@ -68,7 +68,8 @@ export function drawTiles(answer: StatsAnswer, seen: Seen): void {
       `in the pool; ${bytesText(roomBytes(stats))} more up to the limit`);
   drawLargest(answer);
   showValue('fragmentation', ratioText(stats.fragmentation_ratio), stats.fragmentation_ratio,
-      `alert above ${ratioText(stats.threshold_fragmentation_ratio)}`);
+      stats.threshold_fragmentation_ratio > 0 ?
+        `alert above ${ratioText(stats.threshold_fragmentation_ratio)}` : 'no threshold is known');
   const failures = memoryFailures(stats);
   const recent = seen.rise('failures');
   showValue('failures', countText(failures), failures, stats.failures === 0 ? 'none since the start' :
