@@ -2,8 +2,8 @@
 values file; what to do is in the runbook of the same name."""
 import recordings as r
 import values_file
-from promql import (DEVICE, JOB, POOL, above_threshold, both, compare, fresh, group, indent, one,
-                    one_fresh, share, without)
+from promql import (DEVICE, JOB, POOL, PROCESS, above_threshold, both, compare, fresh, group,
+                    happened, indent, living, one, one_fresh, share, without)
 
 # Who it is about, in one line: the process, and its place in a job where discovery tells.
 WHO = ("{{ $labels.instance }}{{ with $labels.rank }} (rank {{ . }}"
@@ -26,10 +26,15 @@ class Alert:
 ALL = []
 
 
-def alert(name, topic, summary, description):
-    """Puts the function that makes an alert's expression into the list."""
+def alert(name, topic, summary, description, of_the_past=False):
+    """Puts the function that makes an alert's expression into the list. One that is `of_the_past`
+    tells of what has happened, also of a process that has ended since; any other of what is so."""
     def add(expression):
-        ALL.append(Alert(name, topic, summary, description, expression))
+        def of_the_living(v, values, windows):
+            return living(expression(v, values, windows))
+        is_limited = topic != TARGETS and not of_the_past
+        ALL.append(Alert(name, topic, summary, description,
+                         of_the_living if is_limited else expression))
         return expression
     return add
 
@@ -118,9 +123,9 @@ def largest_block(v, values, windows):
 @alert("GpupoolOutOfMemory", POOLS,
        f"A GPU allocation of {WHO} failed, cause {{{{ $labels.cause }}}} ({WHERE})",
        "Requests that failed in the last 10 minutes: about {{ $value | humanize }}, cause "
-       "{{ $labels.cause }}. The process has the numbers of the last one.")
+       "{{ $labels.cause }}. The process has the numbers of the last one.", of_the_past=True)
 def out_of_memory(v, values, windows):
-    return f"increase(gpupool_out_of_memory_total[{v['window']}]) > 0"
+    return happened("gpupool_out_of_memory_total", v["window"], windows)
 
 
 @alert("GpupoolNearCapacity", POOLS,
@@ -259,9 +264,8 @@ def has_less(v, windows):
        "stream all the time: a stream is stuck, or far behind.")
 def pending_stuck(v, values, windows):
     least = values_file.byte_count(v["min_bytes"])
-    much = f"(min_over_time(gpupool_pending_free_bytes[{v['window']}]) > {least})"
     return both(over("GpupoolPendingFreesStuck", r.PENDING_RATIO, v, values),
-                much)
+                f"({r.PENDING} > {least})")
 
 
 # --- speed ----------------------------------------------------------------------------------------
@@ -334,29 +338,29 @@ def internal_fragmentation(v, values, windows):
        "Its peak is {{ $value | humanize }} times the mean of the processes of its job: it is the "
        "first that will run out.")
 def rank_imbalance(v, values, windows):
-    labels = r.kept_labels(values, "job, instance")
+    labels = r.kept_labels(values, PROCESS)
     mine = f"sum by ({labels}) ({r.PEAK})"
-    mean = f"avg by ({JOB}) (sum by ({JOB}, instance) ({r.PEAK}))"
+    mean = f"avg by ({JOB}) (sum by ({PROCESS}) ({r.PEAK}))"
     least = values_file.byte_count(v["min_bytes"])
     return both(f"({group(share(mine, mean, JOB))} > {v['threshold']})",
-                group(f"{compare(mine, '-', mean, JOB)} > {least}"), "job, instance")
+                group(f"{compare(mine, '-', mean, JOB)} > {least}"), PROCESS)
 
 
 @alert("GpupoolInvalidFree", POOLS,
        f"{WHO} frees GPU memory that is not its own: {{{{ $labels.kind }}}} ({WHERE})",
        "Calls of this kind in the last 10 minutes: about {{ $value | humanize }}. Each was refused, "
-       "and the program that made them is wrong.")
+       "and the program that made them is wrong.", of_the_past=True)
 def invalid_free(v, values, windows):
-    return f'increase(gpupool_misuses_total{{kind=~"{v["kinds"]}"}}[{v["window"]}]) > 0'
+    return happened(f'gpupool_misuses_total{{kind=~"{v["kinds"]}"}}', v["window"], windows)
 
 
 # --- the exporter itself --------------------------------------------------------------------------
 
 
 @alert("GpupoolCollectErrors", EXPORTER, f"The metrics page of {WHO} could not be made",
-       "Pages that failed in the last 10 minutes: about {{ $value | humanize }}.")
+       "Pages that failed in the last 10 minutes: about {{ $value | humanize }}.", of_the_past=True)
 def collect_errors(v, values, windows):
-    return f"increase(gpupool_collect_errors_total[{v['window']}]) > 0"
+    return happened("gpupool_collect_errors_total", v["window"], windows, PROCESS)
 
 
 @alert("GpupoolCollectSlow", EXPORTER, f"The metrics page of {WHO} takes long to make",
@@ -367,9 +371,9 @@ def collect_slow(v, values, windows):
 
 @alert("GpupoolSeriesDropped", EXPORTER, f"{WHO} does not show all its series",
        "Series that were left out in the last 10 minutes: about {{ $value | humanize }}, reason "
-       "{{ $labels.reason }}.")
+       "{{ $labels.reason }}.", of_the_past=True)
 def series_dropped(v, values, windows):
-    return f"increase(gpupool_series_dropped_total[{v['window']}]) > 0"
+    return happened("gpupool_series_dropped_total", v["window"], windows, PROCESS)
 
 
 @alert("GpupoolConfigReloadFailed", EXPORTER, f"{WHO} runs with an older configuration",

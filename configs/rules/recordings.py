@@ -1,7 +1,7 @@
 """Recording rules: what alerts and dashboards read, (name, expression, why)."""
 import values_file
-from promql import (JOB, LEVEL, POOL, THRESHOLD, compare, fresh, group, indent, one,
-                    one_fresh, share)
+from promql import (ENDED, JOB, LEVEL, NEWS, POOL, PROCESS, THRESHOLD, compare, fresh, group,
+                    indent, living, news, one, one_fresh, share)
 
 AVAILABLE = f"{LEVEL}:gpupool_available_bytes:last"
 FRAGMENTATION = f"{LEVEL}:gpupool_fragmentation_ratio:avg"
@@ -12,6 +12,7 @@ HEADROOM = f"{LEVEL}:gpupool_headroom_bytes:last"
 SPAN_TROUGH = f"{LEVEL}:gpupool_requested_bytes:min_span"
 SPAN_GROWTH = f"{LEVEL}:gpupool_requested_bytes:growth_span"
 WASTE_RATIO = f"{LEVEL}:gpupool_internal_fragmentation:ratio"
+PENDING = f"{LEVEL}:gpupool_unpinned_pending_bytes:min"
 PENDING_RATIO = f"{LEVEL}:gpupool_pending_free:ratio_min"
 REQUEST_RATE = f"{LEVEL}:gpupool_allocation_requests:rate"
 FALLBACK_RATE = f"{LEVEL}:gpupool_fallbacks:rate"
@@ -24,7 +25,8 @@ TARGET_SETTLED = "instance:gpupool_up:max"
 
 def kept_labels(values, base=POOL):
     """Labels that a sum keeps: what tells its series apart, and what discovery says of them."""
-    return ", ".join([base, *values["rules"]["target_labels"]])
+    labels = [*base.split(", "), *values["rules"]["target_labels"]]
+    return ", ".join(dict.fromkeys(labels))
 
 
 def pool_recordings(values, windows):
@@ -32,6 +34,11 @@ def pool_recordings(values, windows):
     labels = kept_labels(values)
     fallback_window = alerts["GpupoolDriverFallbackRateHigh"]["window"]
     span = alerts["GpupoolMemoryLeakSuspected"]["span"]
+    # An alert that looks back sees what was in the file after that was removed, too.
+    yield ENDED, (f"{one('last_over_time(gpupool_textfile_end_time_seconds[1h])', PROCESS)}"
+                  " <= bool time() > 0"), "processes whose textfile says nothing of the present"
+    yield NEWS, news(alerts["GpupoolOutOfMemory"]["window"], windows), (
+        "pools that have counted nothing but what is new")
     yield THRESHOLD, one(f"last_over_time(gpupool_alert_threshold[{windows.threshold}])",
                          f"{POOL}, alert"), "thresholds of the processes, over lost scrapes"
     yield AVAILABLE, compare(
@@ -63,12 +70,10 @@ def pool_recordings(values, windows):
                              one(f"avg_over_time(gpupool_allocated_bytes[{window}])")), (
         "lost to rounding, of what is in live blocks")
     window = alerts["GpupoolPendingFreesStuck"]["window"]
-    pending = f"min_over_time(gpupool_pending_free_bytes[{window}])"
-    pinned = compare(pending, "-", one(f"max_over_time(gpupool_pinned_bytes[{window}])"))
-    yield PENDING_RATIO, share(f"({pinned} or {pending})",
-                               one_fresh("gpupool_reserved_bytes", windows)), (
-        "always waiting for a stream, of what is held; what graphs keep waits for nothing, and all of "
-        "theirs is left out")
+    yield PENDING, f"min_over_time(gpupool_unpinned_pending_bytes[{window}])", (
+        "always waiting for a stream; what graphs keep waits for nothing, and is not in it")
+    yield PENDING_RATIO, share(PENDING, one_fresh("gpupool_reserved_bytes", windows)), (
+        "the same, of what is held")
     yield REQUEST_RATE, (f"sum by ({labels}) "
                          f"(rate(gpupool_allocation_requests_total[{fallback_window}]))"), ""
     yield FALLBACK_RATE, (f"sum by ({labels}) "
@@ -86,7 +91,7 @@ def job_recordings(values, windows):
     """Sums over a job. Ratios are made of sums again, never averaged."""
     for metric in ("gpupool_reserved_bytes", "gpupool_requested_bytes",
                    "gpupool_limit_in_force_bytes", "gpupool_free_bytes"):
-        yield f"job:{metric}:sum", f"sum by ({JOB}) ({fresh(metric, windows)})", ""
+        yield f"job:{metric}:sum", f"sum by ({JOB}) {group(living(fresh(metric, windows)))}", ""
     yield "job:gpupool_allocation_requests:rate", f"sum by ({JOB}) ({REQUEST_RATE})", ""
     yield "job:gpupool_fallbacks:rate", f"sum by ({JOB}) ({FALLBACK_RATE})", ""
     yield "job:gpupool_fallbacks_per_allocation_requests:ratio_rate", share(
