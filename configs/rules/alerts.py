@@ -157,24 +157,17 @@ def seen_before(series, v, offset):
     """Where the same process has been as high before: a saw-tooth, however slow. Not where it was
     restarted meanwhile, or a leak would be taken for the memory of the process before."""
     before = f"(max_over_time({series}[{v['memory']}] offset {offset}) >= {series})"
-    same = f"(changes(gpupool_start_time_seconds[{v['memory']}]) == 0)"
-    return group(both(before, same))
+    return group(both(before, f"({r.RESTARTS} == 0)"))
 
 
-def by_load(span, back, v):
-    """Where requests have become more frequent, by more than memory in use has grown, since `back`
-    spans before: a server that is asked for more uses more, and no longer than it is asked. Where
+def by_load(name, offset, v):
+    """Where requests have become more frequent, by more than memory in use has grown, since `offset`
+    before: a server that is asked for more uses more, and no longer than it is asked. Where
     each request uses more, both grow, and memory faster."""
-    text, offset = values_file.duration(span), values_file.duration(back * span)
-
-    def growth(series):
-        return group(share(series.format(""), series.format(f" offset {offset}"))
-                     + "\n- 1")
-
-    load = growth(f"sum by ({POOL}) (rate(gpupool_allocation_requests_total[{text}]{{}}))")
-    memory = growth(one(f"avg_over_time(gpupool_requested_bytes[{text}]{{}})"))
-    more = group(compare(load, ">", group(f"{v['load_factor']} * {memory}")))
-    return group(both(more, group(f"{load} > {v['load_ratio']}")))
+    load, memory = (group(share(series, f"{series} offset {values_file.duration(offset)}") + "\n- 1")
+                    for series in r.load_of(name))
+    return group(compare(f"({load} > {v['load_ratio']})", ">",
+                         group(f"{v['load_factor']} * {memory}")))
 
 
 @alert("GpupoolMemoryLeakSuspected", POOLS, f"{WHO} uses more and more GPU memory ({WHERE})",
@@ -198,7 +191,7 @@ def memory_leak(v, values, windows):
     before = group(compare(then[0], "-", then[1]))
     lately = group(compare(r.SPAN_TROUGH, "-", then[0]))
     result = both(result, group(compare(lately, ">", f"{v['lasting_ratio']} * {before}")))
-    result = without(result, by_load(span, 3, v))
+    result = without(result, by_load("leak", 3 * span, v))
     return without(result, seen_before(r.SPAN_TROUGH, v, values_file.duration(3 * span)))
 
 
@@ -208,17 +201,17 @@ def memory_leak(v, values, windows):
 def exhaustion(v, values, windows):
     started = one_fresh("gpupool_start_time_seconds", windows)
     is_old = f"(time() - {started} > {values_file.seconds(v['min_age'])})"
-    ways = (needs_more(v, windows, v["span"], v["horizon"]),
-            needs_more(v, windows, v["long_span"], v["long_horizon"]), has_less(v, windows))
+    ways = (needs_more(v, windows, "span", r.NEED_SPAN, v["horizon"]),
+            needs_more(v, windows, "long_span", r.NEED_LONG_SPAN, v["long_horizon"]),
+            has_less(v, windows))
     return both(group("\nor\n".join(map(group, ways))), is_old)
 
 
-def needs_more(v, windows, text, horizon):
-    """Seconds left where the most that is needed in a span has grown from span to span."""
-    span = values_file.seconds(text)
+def needs_more(v, windows, name, series, horizon):
+    """Seconds left where the most that is needed in a span, `series`, has grown from span to span."""
+    span = values_file.seconds(v[name])
     limit = one_fresh("gpupool_limit_in_force_bytes", windows)
-    most = [f"max_over_time({r.NEED}[{text}]"
-            + (f" offset {values_file.duration(back * span)})" if back else ")")
+    most = [series + (f" offset {values_file.duration(back * span)}" if back else "")
             for back in range(3)]
     grown = compare(most[0], "-", one(most[2]))
     pace = f"{1 / (2 * span):.9g} * ({grown})"
@@ -228,7 +221,7 @@ def needs_more(v, windows, text, horizon):
     result = both(result, group(compare(most[0], ">", f"{v['min_used_ratio']} * {limit}")))
     for back in (0, 1):
         growth = group(compare(most[back], "-", one(most[back + 1])))
-        result = both(result, group(compare(growth, ">", f"{v['growth_ratio']} * {limit}")))
+        growth = group(compare(growth, ">", f"{v['growth_ratio']} * {limit}"))
         # A step up, with a span's edge on it, is no line.
         result = both(result, group(compare(growth, ">", f"{v['line_ratio']} * {one(grown)}")))
     # Whose least has come down is a tooth, even if the span has its top.
@@ -236,7 +229,7 @@ def needs_more(v, windows, text, horizon):
     fallen = group(compare(group(compare(r.TROUGH, "-", before)), "<",
                            f"-{v['fall_ratio']} * {limit}"))
     result = without(result, fallen)
-    result = without(result, by_load(2 * span, 1, v))
+    result = without(result, by_load(name, 2 * span, v))
     return without(result, seen_before(r.NEED, v, values_file.duration(2 * span)))
 
 

@@ -8,12 +8,15 @@ FRAGMENTATION = f"{LEVEL}:gpupool_fragmentation_ratio:avg"
 TROUGH = f"{LEVEL}:gpupool_requested_bytes:min"
 PEAK = f"{LEVEL}:gpupool_requested_bytes:peak"
 NEED = f"{LEVEL}:gpupool_needed_bytes:peak"
+NEED_SPAN = f"{LEVEL}:gpupool_needed_bytes:max_span"
+NEED_LONG_SPAN = f"{LEVEL}:gpupool_needed_bytes:max_long_span"
 HEADROOM = f"{LEVEL}:gpupool_headroom_bytes:last"
 SPAN_TROUGH = f"{LEVEL}:gpupool_requested_bytes:min_span"
 SPAN_GROWTH = f"{LEVEL}:gpupool_requested_bytes:growth_span"
 WASTE_RATIO = f"{LEVEL}:gpupool_internal_fragmentation:ratio"
 PENDING = f"{LEVEL}:gpupool_unpinned_pending_bytes:min"
 PENDING_RATIO = f"{LEVEL}:gpupool_pending_free:ratio_min"
+RESTARTS = f"{LEVEL}:gpupool_start_time:changes"
 REQUEST_RATE = f"{LEVEL}:gpupool_allocation_requests:rate"
 FALLBACK_RATE = f"{LEVEL}:gpupool_fallbacks:rate"
 FALLBACK_RATIO = f"{LEVEL}:gpupool_fallbacks_per_allocation_requests:ratio_rate"
@@ -21,6 +24,21 @@ HIT_RATIO = f"{LEVEL}:gpupool_allocation_hits_per_allocation_requests:ratio_rate
 DRIVER_WAIT = f"{LEVEL}:gpupool_driver_wait_seconds:rate"
 TARGET_UP = "instance:gpupool_up:last"
 TARGET_SETTLED = "instance:gpupool_up:max"
+
+
+def load_of(name):
+    """Requests a second, and memory in use, of so long as load_windows says."""
+    return (f"{LEVEL}:gpupool_allocation_requests:rate_{name}",
+            f"{LEVEL}:gpupool_requested_bytes:avg_{name}")
+
+
+def load_windows(values):
+    """Over how long requests and memory in use are compared (`by_load` in alerts.py)."""
+    leak, exhaustion = (values["alerts"][name] for name in (
+        "GpupoolMemoryLeakSuspected", "GpupoolExhaustionPredicted"))
+    return {"leak": leak["span"],
+            **{name: values_file.duration(2 * values_file.seconds(exhaustion[name]))
+               for name in ("span", "long_span")}}
 
 
 def kept_labels(values, base=POOL):
@@ -59,6 +77,16 @@ def pool_recordings(values, windows):
         f"({one_fresh('gpupool_waste_bytes', windows)}\n+ {stuck})")), (
         "what the job needs at its peak: what is in use, and what never comes back from a stream "
         "or a captured graph")
+    yield RESTARTS, f"changes(gpupool_start_time_seconds[{exhaustion['memory']}])", (
+        "for what looks back so far")
+    yield NEED_SPAN, f"max_over_time({NEED}[{exhaustion['span']}])", "the most of that in a span"
+    yield NEED_LONG_SPAN, f"max_over_time({NEED}[{exhaustion['long_span']}])", "and in a long one"
+    for name, window in load_windows(values).items():
+        load, memory = load_of(name)
+        yield load, (f"sum by ({POOL}) (rate(gpupool_allocation_requests_total[{window}]))"), (
+            "how much the job is asked for")
+        yield memory, one(f"avg_over_time(gpupool_requested_bytes[{window}])"), (
+            "and what it has in use meanwhile")
     yield HEADROOM, compare(
         fresh("gpupool_limit_in_force_bytes", windows), "-", one(NEED)), (
         "what is left at the peak of a step")
