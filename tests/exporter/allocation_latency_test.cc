@@ -13,12 +13,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +30,7 @@
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/abuse.h"
 #include "tests/exporter/http_client.h"
+#include "tests/support/kept.h"
 #include "tests/support/units.h"
 
 namespace gpupool {
@@ -35,7 +39,8 @@ namespace {
 using testing_support::connect_clients;
 
 constexpr std::size_t kBlockBytes = 4096;
-constexpr int kPairsABatch = 128;  // so that reading the clock is a small part
+constexpr int kPairsABatch = 128;         // so that reading the clock is a small part
+constexpr std::size_t kBlocks = 100'000;  // on an open page
 constexpr double kMaxAddedNs = 20;
 constexpr double kMaxAddedShare = 0.05;
 
@@ -82,13 +87,13 @@ struct Service {
     auto started = Exporter::start(*pool, {.port = 0, .events = &events});
     if (started.ok()) exporter = std::move(started).value();
   }
-  ~Service() {
-    if (exporter) exporter->stop();
-    for (void* block : blocks) pool->deallocate(block, stream);
-  }
-  Service(const Service&) = delete;
-  Service& operator=(const Service&) = delete;
+  void pair() const { pool->deallocate(pool->allocate(kBlockBytes, stream).value(), stream); }
 };
+
+/// Never stopped, as that takes up to 2 s.
+Service& start_service(std::size_t block_count) {
+  return testing_support::keep(std::make_unique<Service>(block_count));
+}
 
 /// The same in a process of its own. Requires: this process has no threads yet.
 class OtherProcess {
@@ -123,6 +128,19 @@ class OtherProcess {
   std::uint16_t port_ = 0;
 };
 
+/// There before the first test has threads.
+class OthersServer : public testing::Environment {
+ public:
+  void SetUp() override { process_.emplace(kBlocks); }
+  void TearDown() override { process_.reset(); }
+  std::uint16_t port() const { return process_ ? process_->port() : std::uint16_t{0}; }
+
+ private:
+  std::optional<OtherProcess> process_;
+};
+const OthersServer& others_server =
+    *static_cast<OthersServer*>(testing::AddGlobalTestEnvironment(new OthersServer()));
+
 void abuse(std::uint16_t port) {
   const auto idle = connect_clients(port, 50, "");
   const auto half = connect_clients(port, 50, "GET /metr");
@@ -145,16 +163,14 @@ void look_at_the_page(std::uint16_t port) {
 }
 
 /// The 99th percentile of batches' means, in nanoseconds a pair of allocation and free.
-template <int kPairs>
-double measure_p99(Pool& pool, StreamRef stream, std::chrono::milliseconds length) {
+template <int kPairs, class Pair>
+double measure_p99(std::chrono::milliseconds length, const Pair& pair) {
   std::vector<double> batches;
   batches.reserve(1 << 18);
   const auto end = std::chrono::steady_clock::now() + length;
   double before = thread_cpu_ns();
   while (batches.size() < batches.capacity() && std::chrono::steady_clock::now() < end) {
-    for (int i = 0; i < kPairs; ++i) {
-      pool.deallocate(pool.allocate(kBlockBytes, stream).value(), stream);
-    }
+    for (int i = 0; i < kPairs; ++i) pair();
     const double after = thread_cpu_ns();
     batches.push_back((after - before) / kPairs);
     before = after;
@@ -169,36 +185,37 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-using Act = void (*)(std::uint16_t port);
-
-/// How much the median beside clients of `own` is above that beside clients of `other`, beyond what
-/// is allowed. In turns, so that what changes slowly is in both.
-double excess(const std::function<double()>& measure, const std::string& what, Act act,
-              std::uint16_t own, std::uint16_t other) {
+/// How much the median of `measure(true)` is above that of `measure(false)`, beyond what is
+/// allowed. In turns, so that what changes slowly is in both.
+template <class Measure>
+double excess(const std::string& what, const Measure& measure) {
   const char* const runs_text = std::getenv("GPUPOOL_LATENCY_RUNS");
   const int runs = runs_text == nullptr ? 5 : std::atoi(runs_text);
   std::vector<double> without;
   std::vector<double> with;
   for (int i = 0; i < 2 * runs; ++i) {
     const bool is_own = i % 2 == 1;
-    const Clients clients([=] { act(is_own ? own : other); });
-    (is_own ? with : without).push_back(measure());
+    (is_own ? with : without).push_back(measure(is_own));
   }
   const double before = median(without);
   const double after = median(with);
-  std::printf("  allocate and free, p99 of %s: %.1f ns, %.1f ns beside those of another process\n",
-              what.c_str(), after, before);
+  std::printf("  allocate and free, p99 of %s: %.1f ns, %.1f ns without\n", what.c_str(), after,
+              before);
   return after - before - std::max(kMaxAddedNs, before * kMaxAddedShare);
 }
 
-void expect_no_cost(const std::function<double()>& measure, const std::string& what, Act act,
-                    std::uint16_t own, std::uint16_t other) {
+/// `act` is what clients do to a server.
+template <class Measure>
+void expect_no_cost(const std::string& what, const Measure& measure,
+                    void (*act)(std::uint16_t port), std::uint16_t own, std::uint16_t other) {
   constexpr int kMostTries = 5;
+  const auto beside = [&](bool is_own) {
+    const Clients clients([=] { act(is_own ? own : other); });
+    return measure();
+  };
   measure();
-  double least = excess(measure, what, act, own, other);
-  for (int i = 1; i < kMostTries && least > 0; ++i) {
-    least = std::min(least, excess(measure, what, act, own, other));
-  }
+  double least = excess(what, beside);
+  for (int i = 1; i < kMostTries && least > 0; ++i) least = std::min(least, excess(what, beside));
   EXPECT_LE(least, 0) << "ns beyond what is allowed, each time";
 }
 
@@ -208,25 +225,61 @@ std::chrono::milliseconds run_length(int milliseconds) {
 }
 
 TEST(AllocationLatencyTest, ForkedAbusiveClientsDoNotReachAllocatingThreads) {
-  const OtherProcess other(0);
-  ASSERT_NE(other.port(), 0);
-  const Service own(0);
+  ASSERT_NE(others_server.port(), 0);
+  const Service& own = start_service(0);
   ASSERT_NE(own.exporter, nullptr);
-  expect_no_cost([&] { return measure_p99<kPairsABatch>(*own.pool, own.stream, run_length(150)); },
-                 "batches beside abusive clients", abuse, own.exporter->port(), other.port());
+  expect_no_cost(
+      "batches beside abusive clients",
+      [&] { return measure_p99<kPairsABatch>(run_length(150), [&] { own.pair(); }); }, abuse,
+      own.exporter->port(), others_server.port());
 }
 
 TEST(AllocationLatencyTest, AnOpenPageOfAForkedBrowserDoesNotReachAllocatingThreads) {
-  constexpr std::size_t kBlocks = 100'000;
   // A map of so many blocks takes more than a percent of a second, and of a batch's mean one slow
   // pair is the most: so batches are as short as the clock allows.
   constexpr int kFewPairs = 8;
-  const OtherProcess other(kBlocks);
-  ASSERT_NE(other.port(), 0);
-  const Service own(kBlocks);
+  ASSERT_NE(others_server.port(), 0);
+  const Service& own = start_service(kBlocks);
   ASSERT_NE(own.exporter, nullptr);
-  expect_no_cost([&] { return measure_p99<kFewPairs>(*own.pool, own.stream, run_length(400)); },
-                 "pairs beside an open page", look_at_the_page, own.exporter->port(), other.port());
+  expect_no_cost(
+      "pairs beside an open page",
+      [&] { return measure_p99<kFewPairs>(run_length(400), [&] { own.pair(); }); },
+      look_at_the_page, own.exporter->port(), others_server.port());
+}
+
+// The test itself: a lock on the way of each pair that somebody else holds a tenth of the time.
+TEST(AllocationLatencyTest, ALockThatIsHeldNowAndThenIsSeen) {
+  SimulatedBackend backend({.capacity_bytes = kGiB});
+  const auto pool = Pool::create(backend, {}).value();
+  const StreamRef stream = pool->adopt_stream(backend.create_stream()).value();
+  std::atomic_flag lock;
+  const auto take = [&lock] {
+    while (lock.test_and_set(std::memory_order_acquire)) {
+    }
+  };
+  const auto pair = [&] {
+    take();
+    pool->deallocate(pool->allocate(kBlockBytes, stream).value(), stream);
+    lock.clear(std::memory_order_release);
+  };
+  const auto measure = [&](bool is_held) {
+    std::atomic<bool> is_over{false};
+    std::thread holder([&] {
+      while (is_held && !is_over) {
+        std::this_thread::sleep_for(std::chrono::microseconds(450));
+        take();
+        const double end = thread_cpu_ns() + 50'000;
+        while (thread_cpu_ns() < end) {
+        }
+        lock.clear(std::memory_order_release);
+      }
+    });
+    const double p99 = measure_p99<kPairsABatch>(run_length(60), pair);
+    is_over = true;
+    holder.join();
+    return p99;
+  };
+  EXPECT_GT(excess("batches with a lock that is held now and then", measure), 0);
 }
 
 }  // namespace
