@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace gpupool::internal {
+namespace {
+
+/// A write that is late, or one that failed, is no end; four in a row are.
+constexpr int kPeriodsValid = 4;
+
+}  // namespace
 
 Result<std::unique_ptr<TextfileWriter>, Status> TextfileWriter::create(
     const ExporterOptions& options, const JobIdentity& identity, Textfile::Collect collect,
@@ -15,7 +21,7 @@ Result<std::unique_ptr<TextfileWriter>, Status> TextfileWriter::create(
   if (options.textfile_every_ns > 0) {
     const std::chrono::nanoseconds period(options.textfile_every_ns);
     writer->thread_.emplace(std::chrono::ceil<std::chrono::milliseconds>(period),
-                            [&writer = *writer] { writer.write(); });
+                            [&writer = *writer, period] { writer.write(kPeriodsValid * period); });
   }
   return writer;
 }
@@ -25,12 +31,12 @@ TextfileWriter::TextfileWriter(Textfile textfile, Log log)
 
 TextfileWriter::~TextfileWriter() {
   thread_.reset();
-  write();
+  write(std::chrono::nanoseconds(0));
 }
 
-void TextfileWriter::write() noexcept {
+void TextfileWriter::write(std::chrono::nanoseconds valid_for) noexcept {
   try {
-    const auto written = textfile_.write();
+    const auto written = textfile_.write(valid_for);
     if (written.ok() || has_complained_) return;
     has_complained_ = true;
     log_(written.error().message);

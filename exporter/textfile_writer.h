@@ -6,6 +6,7 @@
 #ifndef GPUPOOL_EXPORTER_TEXTFILE_WRITER_H_
 #define GPUPOOL_EXPORTER_TEXTFILE_WRITER_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,7 +35,7 @@ class TextfileWriter {
 
  private:
   TextfileWriter(Textfile textfile, Log log);
-  void write() noexcept;
+  void write(std::chrono::nanoseconds valid_for) noexcept;
 
   const Textfile textfile_;
   const Log log_;

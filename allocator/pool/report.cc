@@ -103,7 +103,10 @@ void Pool::Impl::fill_bytes(StatsV1& stats, const internal::CounterTotals& total
   stats.pending_bytes = pending_bytes();
   stats.free_bytes = free_bytes();
   stats.fallback_bytes = fallbacks_.bytes();
-  stats.pinned_bytes = private_bytes().pinned;
+  const internal::PrivatePools::Bytes kept = private_bytes();
+  stats.pinned_bytes = kept.pinned;
+  // Tails of slabs are waste, not pending, and of no size that matters here.
+  stats.unpinned_pending_bytes = stats.pending_bytes - std::min(stats.pending_bytes, kept.free);
   stats.mapped_free_bytes = stats.free_bytes - arena_->stuck_bytes() - leaving_bytes_;
   stats.limit_bytes = limit_bytes_.get();
   stats.limit_in_force_bytes = limit_in_force();

@@ -2,8 +2,8 @@
 values file; what to do is in the runbook of the same name."""
 import recordings as r
 import values_file
-from promql import (DEVICE, JOB, POOL, above_threshold, both, compare, fresh, group, indent, one,
-                    one_fresh, share, without)
+from promql import (DEVICE, JOB, POOL, PROCESS, above_threshold, both, compare, fresh, group,
+                    happened, indent, living, one, one_fresh, share, without)
 
 # Who it is about, in one line: the process, and its place in a job where discovery tells.
 WHO = ("{{ $labels.instance }}{{ with $labels.rank }} (rank {{ . }}"
@@ -26,10 +26,15 @@ class Alert:
 ALL = []
 
 
-def alert(name, topic, summary, description):
-    """Puts the function that makes an alert's expression into the list."""
+def alert(name, topic, summary, description, of_the_past=False):
+    """Puts the function that makes an alert's expression into the list. One that is `of_the_past`
+    tells of what has happened, also of a process that has ended since; any other of what is so."""
     def add(expression):
-        ALL.append(Alert(name, topic, summary, description, expression))
+        def of_the_living(v, values, windows):
+            return living(expression(v, values, windows))
+        is_limited = topic != TARGETS and not of_the_past
+        ALL.append(Alert(name, topic, summary, description,
+                         of_the_living if is_limited else expression))
         return expression
     return add
 
@@ -118,9 +123,9 @@ def largest_block(v, values, windows):
 @alert("GpupoolOutOfMemory", POOLS,
        f"A GPU allocation of {WHO} failed, cause {{{{ $labels.cause }}}} ({WHERE})",
        "Requests that failed in the last 10 minutes: about {{ $value | humanize }}, cause "
-       "{{ $labels.cause }}. The process has the numbers of the last one.")
+       "{{ $labels.cause }}. The process has the numbers of the last one.", of_the_past=True)
 def out_of_memory(v, values, windows):
-    return f"increase(gpupool_out_of_memory_total[{v['window']}]) > 0"
+    return happened("gpupool_out_of_memory_total", v["window"], windows)
 
 
 @alert("GpupoolNearCapacity", POOLS,
@@ -152,24 +157,17 @@ def seen_before(series, v, offset):
     """Where the same process has been as high before: a saw-tooth, however slow. Not where it was
     restarted meanwhile, or a leak would be taken for the memory of the process before."""
     before = f"(max_over_time({series}[{v['memory']}] offset {offset}) >= {series})"
-    same = f"(changes(gpupool_start_time_seconds[{v['memory']}]) == 0)"
-    return group(both(before, same))
+    return group(both(before, f"({r.RESTARTS} == 0)"))
 
 
-def by_load(span, back, v):
-    """Where requests have become more frequent, by more than memory in use has grown, since `back`
-    spans before: a server that is asked for more uses more, and no longer than it is asked. Where
+def by_load(name, offset, v):
+    """Where requests have become more frequent, by more than memory in use has grown, since `offset`
+    before: a server that is asked for more uses more, and no longer than it is asked. Where
     each request uses more, both grow, and memory faster."""
-    text, offset = values_file.duration(span), values_file.duration(back * span)
-
-    def growth(series):
-        return group(share(series.format(""), series.format(f" offset {offset}"))
-                     + "\n- 1")
-
-    load = growth(f"sum by ({POOL}) (rate(gpupool_allocation_requests_total[{text}]{{}}))")
-    memory = growth(one(f"avg_over_time(gpupool_requested_bytes[{text}]{{}})"))
-    more = group(compare(load, ">", group(f"{v['load_factor']} * {memory}")))
-    return group(both(more, group(f"{load} > {v['load_ratio']}")))
+    load, memory = (group(share(series, f"{series} offset {values_file.duration(offset)}") + "\n- 1")
+                    for series in r.load_of(name))
+    return group(compare(f"({load} > {v['load_ratio']})", ">",
+                         group(f"{v['load_factor']} * {memory}")))
 
 
 @alert("GpupoolMemoryLeakSuspected", POOLS, f"{WHO} uses more and more GPU memory ({WHERE})",
@@ -193,7 +191,7 @@ def memory_leak(v, values, windows):
     before = group(compare(then[0], "-", then[1]))
     lately = group(compare(r.SPAN_TROUGH, "-", then[0]))
     result = both(result, group(compare(lately, ">", f"{v['lasting_ratio']} * {before}")))
-    result = without(result, by_load(span, 3, v))
+    result = without(result, by_load("leak", 3 * span, v))
     return without(result, seen_before(r.SPAN_TROUGH, v, values_file.duration(3 * span)))
 
 
@@ -203,17 +201,17 @@ def memory_leak(v, values, windows):
 def exhaustion(v, values, windows):
     started = one_fresh("gpupool_start_time_seconds", windows)
     is_old = f"(time() - {started} > {values_file.seconds(v['min_age'])})"
-    ways = (needs_more(v, windows, v["span"], v["horizon"]),
-            needs_more(v, windows, v["long_span"], v["long_horizon"]), has_less(v, windows))
+    ways = (needs_more(v, windows, "span", r.NEED_SPAN, v["horizon"]),
+            needs_more(v, windows, "long_span", r.NEED_LONG_SPAN, v["long_horizon"]),
+            has_less(v, windows))
     return both(group("\nor\n".join(map(group, ways))), is_old)
 
 
-def needs_more(v, windows, text, horizon):
-    """Seconds left where the most that is needed in a span has grown from span to span."""
-    span = values_file.seconds(text)
+def needs_more(v, windows, name, series, horizon):
+    """Seconds left where the most that is needed in a span, `series`, has grown from span to span."""
+    span = values_file.seconds(v[name])
     limit = one_fresh("gpupool_limit_in_force_bytes", windows)
-    most = [f"max_over_time({r.NEED}[{text}]"
-            + (f" offset {values_file.duration(back * span)})" if back else ")")
+    most = [series + (f" offset {values_file.duration(back * span)}" if back else "")
             for back in range(3)]
     grown = compare(most[0], "-", one(most[2]))
     pace = f"{1 / (2 * span):.9g} * ({grown})"
@@ -223,7 +221,7 @@ def needs_more(v, windows, text, horizon):
     result = both(result, group(compare(most[0], ">", f"{v['min_used_ratio']} * {limit}")))
     for back in (0, 1):
         growth = group(compare(most[back], "-", one(most[back + 1])))
-        result = both(result, group(compare(growth, ">", f"{v['growth_ratio']} * {limit}")))
+        growth = group(compare(growth, ">", f"{v['growth_ratio']} * {limit}"))
         # A step up, with a span's edge on it, is no line.
         result = both(result, group(compare(growth, ">", f"{v['line_ratio']} * {one(grown)}")))
     # Whose least has come down is a tooth, even if the span has its top.
@@ -231,7 +229,7 @@ def needs_more(v, windows, text, horizon):
     fallen = group(compare(group(compare(r.TROUGH, "-", before)), "<",
                            f"-{v['fall_ratio']} * {limit}"))
     result = without(result, fallen)
-    result = without(result, by_load(2 * span, 1, v))
+    result = without(result, by_load(name, 2 * span, v))
     return without(result, seen_before(r.NEED, v, values_file.duration(2 * span)))
 
 
@@ -259,9 +257,8 @@ def has_less(v, windows):
        "stream all the time: a stream is stuck, or far behind.")
 def pending_stuck(v, values, windows):
     least = values_file.byte_count(v["min_bytes"])
-    much = f"(min_over_time(gpupool_pending_free_bytes[{v['window']}]) > {least})"
     return both(over("GpupoolPendingFreesStuck", r.PENDING_RATIO, v, values),
-                much)
+                f"({r.PENDING} > {least})")
 
 
 # --- speed ----------------------------------------------------------------------------------------
@@ -334,29 +331,29 @@ def internal_fragmentation(v, values, windows):
        "Its peak is {{ $value | humanize }} times the mean of the processes of its job: it is the "
        "first that will run out.")
 def rank_imbalance(v, values, windows):
-    labels = r.kept_labels(values, "job, instance")
+    labels = r.kept_labels(values, PROCESS)
     mine = f"sum by ({labels}) ({r.PEAK})"
-    mean = f"avg by ({JOB}) (sum by ({JOB}, instance) ({r.PEAK}))"
+    mean = f"avg by ({JOB}) (sum by ({PROCESS}) ({r.PEAK}))"
     least = values_file.byte_count(v["min_bytes"])
     return both(f"({group(share(mine, mean, JOB))} > {v['threshold']})",
-                group(f"{compare(mine, '-', mean, JOB)} > {least}"), "job, instance")
+                group(f"{compare(mine, '-', mean, JOB)} > {least}"), PROCESS)
 
 
 @alert("GpupoolInvalidFree", POOLS,
        f"{WHO} frees GPU memory that is not its own: {{{{ $labels.kind }}}} ({WHERE})",
        "Calls of this kind in the last 10 minutes: about {{ $value | humanize }}. Each was refused, "
-       "and the program that made them is wrong.")
+       "and the program that made them is wrong.", of_the_past=True)
 def invalid_free(v, values, windows):
-    return f'increase(gpupool_misuses_total{{kind=~"{v["kinds"]}"}}[{v["window"]}]) > 0'
+    return happened(f'gpupool_misuses_total{{kind=~"{v["kinds"]}"}}', v["window"], windows)
 
 
 # --- the exporter itself --------------------------------------------------------------------------
 
 
 @alert("GpupoolCollectErrors", EXPORTER, f"The metrics page of {WHO} could not be made",
-       "Pages that failed in the last 10 minutes: about {{ $value | humanize }}.")
+       "Pages that failed in the last 10 minutes: about {{ $value | humanize }}.", of_the_past=True)
 def collect_errors(v, values, windows):
-    return f"increase(gpupool_collect_errors_total[{v['window']}]) > 0"
+    return happened("gpupool_collect_errors_total", v["window"], windows, PROCESS)
 
 
 @alert("GpupoolCollectSlow", EXPORTER, f"The metrics page of {WHO} takes long to make",
@@ -367,9 +364,9 @@ def collect_slow(v, values, windows):
 
 @alert("GpupoolSeriesDropped", EXPORTER, f"{WHO} does not show all its series",
        "Series that were left out in the last 10 minutes: about {{ $value | humanize }}, reason "
-       "{{ $labels.reason }}.")
+       "{{ $labels.reason }}.", of_the_past=True)
 def series_dropped(v, values, windows):
-    return f"increase(gpupool_series_dropped_total[{v['window']}]) > 0"
+    return happened("gpupool_series_dropped_total", v["window"], windows, PROCESS)
 
 
 @alert("GpupoolConfigReloadFailed", EXPORTER, f"{WHO} runs with an older configuration",

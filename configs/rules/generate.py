@@ -25,6 +25,10 @@ from promql import SCRAPES_FRESH, SCRAPES_THRESHOLD, Windows  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCRAPES_SHORT = 20  # five minutes of 15 s: longer than most steps, shorter than a phase
+# What one recording is for: of which processes all is new, and how far back there was no restart.
+SHARED = {"window": ("GpupoolOutOfMemory", "GpupoolInvalidFree", "GpupoolCollectErrors",
+                     "GpupoolSeriesDropped"),
+          "memory": ("GpupoolMemoryLeakSuspected", "GpupoolExhaustionPredicted")}
 SEVERITIES = ("critical", "warning", "info")
 
 
@@ -40,6 +44,9 @@ def check_values(values):
     if known != set(values["alerts"]):
         raise values_file.ValuesError(f"alerts: {known ^ set(values['alerts'])} without the other")
     shortest = SCRAPES_FRESH * values_file.seconds(values["rules"]["interval"])
+    for key, names in SHARED.items():
+        if len({values["alerts"][name][key] for name in names}) > 1:
+            raise values_file.ValuesError(f"alerts: one {key} for {', '.join(names)}")
     for name, v in values["alerts"].items():
         if v["severity"] not in SEVERITIES:
             raise values_file.ValuesError(f"alerts.{name}.severity: one of {SEVERITIES}")

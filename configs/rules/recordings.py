@@ -1,18 +1,22 @@
 """Recording rules: what alerts and dashboards read, (name, expression, why)."""
 import values_file
-from promql import (JOB, LEVEL, POOL, THRESHOLD, compare, fresh, group, indent, one,
-                    one_fresh, share)
+from promql import (ENDED, JOB, LEVEL, NEWS, POOL, PROCESS, THRESHOLD, compare, fresh, group,
+                    indent, living, news, one, one_fresh, share)
 
 AVAILABLE = f"{LEVEL}:gpupool_available_bytes:last"
 FRAGMENTATION = f"{LEVEL}:gpupool_fragmentation_ratio:avg"
 TROUGH = f"{LEVEL}:gpupool_requested_bytes:min"
 PEAK = f"{LEVEL}:gpupool_requested_bytes:peak"
 NEED = f"{LEVEL}:gpupool_needed_bytes:peak"
+NEED_SPAN = f"{LEVEL}:gpupool_needed_bytes:max_span"
+NEED_LONG_SPAN = f"{LEVEL}:gpupool_needed_bytes:max_long_span"
 HEADROOM = f"{LEVEL}:gpupool_headroom_bytes:last"
 SPAN_TROUGH = f"{LEVEL}:gpupool_requested_bytes:min_span"
 SPAN_GROWTH = f"{LEVEL}:gpupool_requested_bytes:growth_span"
 WASTE_RATIO = f"{LEVEL}:gpupool_internal_fragmentation:ratio"
+PENDING = f"{LEVEL}:gpupool_unpinned_pending_bytes:min"
 PENDING_RATIO = f"{LEVEL}:gpupool_pending_free:ratio_min"
+RESTARTS = f"{LEVEL}:gpupool_start_time:changes"
 REQUEST_RATE = f"{LEVEL}:gpupool_allocation_requests:rate"
 FALLBACK_RATE = f"{LEVEL}:gpupool_fallbacks:rate"
 FALLBACK_RATIO = f"{LEVEL}:gpupool_fallbacks_per_allocation_requests:ratio_rate"
@@ -22,9 +26,25 @@ TARGET_UP = "instance:gpupool_up:last"
 TARGET_SETTLED = "instance:gpupool_up:max"
 
 
+def load_of(name):
+    """Requests a second, and memory in use, of so long as load_windows says."""
+    return (f"{LEVEL}:gpupool_allocation_requests:rate_{name}",
+            f"{LEVEL}:gpupool_requested_bytes:avg_{name}")
+
+
+def load_windows(values):
+    """Over how long requests and memory in use are compared (`by_load` in alerts.py)."""
+    leak, exhaustion = (values["alerts"][name] for name in (
+        "GpupoolMemoryLeakSuspected", "GpupoolExhaustionPredicted"))
+    return {"leak": leak["span"],
+            **{name: values_file.duration(2 * values_file.seconds(exhaustion[name]))
+               for name in ("span", "long_span")}}
+
+
 def kept_labels(values, base=POOL):
     """Labels that a sum keeps: what tells its series apart, and what discovery says of them."""
-    return ", ".join([base, *values["rules"]["target_labels"]])
+    labels = [*base.split(", "), *values["rules"]["target_labels"]]
+    return ", ".join(dict.fromkeys(labels))
 
 
 def pool_recordings(values, windows):
@@ -32,6 +52,11 @@ def pool_recordings(values, windows):
     labels = kept_labels(values)
     fallback_window = alerts["GpupoolDriverFallbackRateHigh"]["window"]
     span = alerts["GpupoolMemoryLeakSuspected"]["span"]
+    # An alert that looks back sees what was in the file after that was removed, too.
+    yield ENDED, (f"{one('last_over_time(gpupool_textfile_end_time_seconds[1h])', PROCESS)}"
+                  " <= bool time() > 0"), "processes whose textfile says nothing of the present"
+    yield NEWS, news(alerts["GpupoolOutOfMemory"]["window"], windows), (
+        "pools that have counted nothing but what is new")
     yield THRESHOLD, one(f"last_over_time(gpupool_alert_threshold[{windows.threshold}])",
                          f"{POOL}, alert"), "thresholds of the processes, over lost scrapes"
     yield AVAILABLE, compare(
@@ -52,6 +77,16 @@ def pool_recordings(values, windows):
         f"({one_fresh('gpupool_waste_bytes', windows)}\n+ {stuck})")), (
         "what the job needs at its peak: what is in use, and what never comes back from a stream "
         "or a captured graph")
+    yield RESTARTS, f"changes(gpupool_start_time_seconds[{exhaustion['memory']}])", (
+        "for what looks back so far")
+    yield NEED_SPAN, f"max_over_time({NEED}[{exhaustion['span']}])", "the most of that in a span"
+    yield NEED_LONG_SPAN, f"max_over_time({NEED}[{exhaustion['long_span']}])", "and in a long one"
+    for name, window in load_windows(values).items():
+        load, memory = load_of(name)
+        yield load, (f"sum by ({POOL}) (rate(gpupool_allocation_requests_total[{window}]))"), (
+            "how much the job is asked for")
+        yield memory, one(f"avg_over_time(gpupool_requested_bytes[{window}])"), (
+            "and what it has in use meanwhile")
     yield HEADROOM, compare(
         fresh("gpupool_limit_in_force_bytes", windows), "-", one(NEED)), (
         "what is left at the peak of a step")
@@ -63,12 +98,10 @@ def pool_recordings(values, windows):
                              one(f"avg_over_time(gpupool_allocated_bytes[{window}])")), (
         "lost to rounding, of what is in live blocks")
     window = alerts["GpupoolPendingFreesStuck"]["window"]
-    pending = f"min_over_time(gpupool_pending_free_bytes[{window}])"
-    pinned = compare(pending, "-", one(f"max_over_time(gpupool_pinned_bytes[{window}])"))
-    yield PENDING_RATIO, share(f"({pinned} or {pending})",
-                               one_fresh("gpupool_reserved_bytes", windows)), (
-        "always waiting for a stream, of what is held; what graphs keep waits for nothing, and all of "
-        "theirs is left out")
+    yield PENDING, f"min_over_time(gpupool_unpinned_pending_bytes[{window}])", (
+        "always waiting for a stream; what graphs keep waits for nothing, and is not in it")
+    yield PENDING_RATIO, share(PENDING, one_fresh("gpupool_reserved_bytes", windows)), (
+        "the same, of what is held")
     yield REQUEST_RATE, (f"sum by ({labels}) "
                          f"(rate(gpupool_allocation_requests_total[{fallback_window}]))"), ""
     yield FALLBACK_RATE, (f"sum by ({labels}) "
@@ -86,7 +119,7 @@ def job_recordings(values, windows):
     """Sums over a job. Ratios are made of sums again, never averaged."""
     for metric in ("gpupool_reserved_bytes", "gpupool_requested_bytes",
                    "gpupool_limit_in_force_bytes", "gpupool_free_bytes"):
-        yield f"job:{metric}:sum", f"sum by ({JOB}) ({fresh(metric, windows)})", ""
+        yield f"job:{metric}:sum", f"sum by ({JOB}) {group(living(fresh(metric, windows)))}", ""
     yield "job:gpupool_allocation_requests:rate", f"sum by ({JOB}) ({REQUEST_RATE})", ""
     yield "job:gpupool_fallbacks:rate", f"sum by ({JOB}) ({FALLBACK_RATE})", ""
     yield "job:gpupool_fallbacks_per_allocation_requests:ratio_rate", share(

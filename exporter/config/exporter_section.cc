@@ -6,6 +6,7 @@
 #include <string>
 
 #include "exporter/base/network.h"
+#include "exporter/base/textfile_path.h"
 #include "exporter/config/choice.h"
 #include "exporter/config/list.h"
 #include "exporter/config/ranks_section.h"
@@ -50,6 +51,14 @@ Read<std::string> read_some_text(const YamlNode& node) {
   auto text = read_text(node);
   if (text.ok() && text.value().empty()) return refusal("", "empty", "a text");
   return text;
+}
+
+/// Empty: none.
+Read<std::string> read_textfile(const YamlNode& node) {
+  auto text = read_text(node);
+  if (!text.ok() || text.value().empty()) return text;
+  const char* const problem = textfile_path_problem(text.value());
+  return problem == nullptr ? text : Refusal{"'" + text.value() + "' " + problem};
 }
 
 /// RFC 7617: the first colon ends the name.
@@ -123,7 +132,7 @@ void read_exporter(const YamlNode& node, ExporterOptions& options, ErrorList& er
       {"discovery", [&](Value v) { read_discovery(v, options.discovery, errors); }},
       {"reload_on_sighup",
        [&](Value v) { section.assign(v, read_boolean(v), options.reload_on_sighup); }},
-      {"textfile", [&](Value v) { section.assign(v, read_text(v), options.textfile); }},
+      {"textfile", [&](Value v) { section.assign(v, read_textfile(v), options.textfile); }},
       {"textfile_every",
        [&](Value v) { section.assign(v, read_duration(v), options.textfile_every_ns); }},
       {"tls", refuse_tls},

@@ -125,6 +125,8 @@ HttpResponse Endpoints::handle(const HttpRequest& request) {
 }
 
 HttpResponse Endpoints::route(const HttpRequest& request) {
+  // RFC 9112, 3.2: a proxy in front may have looked at another of them than is looked at here.
+  if (request.has_several_hosts) return text_response(400, "more than one Host\n");
   const Route* const route = find_route(request.path);
   if (auto refused = access_.refusal(request, route != nullptr && route->is_health_check)) {
     return *std::move(refused);

@@ -17,6 +17,7 @@ struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // as it was sent, without the query
   std::optional<std::string> host;
+  bool has_several_hosts = false;
   // Headers that were sent more than once are joined by commas; empty where there is none.
   std::string accept;
   std::string accept_encoding;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -46,6 +47,12 @@ std::optional<std::string> find_header(const mg_request_info& info, const char* 
   return joined;
 }
 
+std::ptrdiff_t count_headers(const mg_request_info& info, const char* name) {
+  return std::count_if(
+      info.http_headers, info.http_headers + info.num_headers,
+      [name](const mg_header& header) { return strcasecmp(header.name, name) == 0; });
+}
+
 HttpRequest read_request(const mg_connection* connection) {
   HttpRequest request;
   const mg_request_info* const info = mg_get_request_info(connection);
@@ -54,6 +61,7 @@ HttpRequest read_request(const mg_connection* connection) {
   if (info->local_uri_raw != nullptr) request.path = info->local_uri_raw;
   if (info->query_string != nullptr) request.query = info->query_string;
   request.host = find_header(*info, "Host");
+  request.has_several_hosts = count_headers(*info, "Host") > 1;
   request.accept = find_header(*info, "Accept").value_or("");
   request.accept_encoding = find_header(*info, "Accept-Encoding").value_or("");
   request.if_none_match = find_header(*info, "If-None-Match").value_or("");

@@ -125,14 +125,16 @@ const char* content_type_of(MetricsFormat format) noexcept {
 
 bool is_gzip_accepted(std::string_view accept_encoding) {
   Verdict gzip;
+  double plain = 0;  // where nothing is said of it, what is packed is as welcome
   while (!accept_encoding.empty()) {
     const Range range = take_range(accept_encoding);
     if (range.name == "*") gzip.consider(1, range.weight);
+    if (equals(range.name, "identity")) plain = range.weight;
     if (equals(range.name, "gzip") || equals(range.name, "x-gzip")) {
       gzip.consider(kByName, range.weight);
     }
   }
-  return gzip.weight > 0;
+  return gzip.weight > 0 && gzip.weight >= plain;
 }
 
 }  // namespace gpupool::internal

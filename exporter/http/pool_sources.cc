@@ -38,10 +38,15 @@ auto with_snapshot(const Pool& pool, const JobIdentity& job, bool with_details, 
 std::string last_failure_json(const Pool& pool, bool with_details) {
   FailureReport report = pool.last_failure();
   if (!with_details) hide_details(report);
-  return report.json() + "\n";
+  return last_failure_document(report);
 }
 
 }  // namespace
+
+std::string last_failure_document(const FailureReport& report) {
+  // The report's own text is the pool's, which knows of no schemas: an object that is never empty.
+  return R"({"schema":"gpupool.last_failure","version":1,)" + report.json().substr(1) + "\n";
+}
 
 void hide_details(FailureReport& report) {
   report.tag.clear();
@@ -101,6 +106,8 @@ std::vector<prometheus::MetricFamily> collect_pools(const std::vector<Pool*>& po
 std::string pools_json(const std::vector<Pool*>& pools) {
   JsonWriter json;
   json.begin_object();
+  json.field("schema", "gpupool.pools");
+  json.field("version", 1);
   json.begin_array("pools");
   for (const Pool* pool : pools) {
     json.begin_object();

@@ -28,8 +28,11 @@ Sources pool_sources(const Pool& pool, const JobIdentity& job, bool with_details
 std::vector<prometheus::MetricFamily> collect_pools(const std::vector<Pool*>& pools,
                                                     const JobIdentity& job, bool with_details);
 
-/// {"pools":[{"pool":"default","device":0}, ...]}
+/// {"schema":"gpupool.pools","version":1,"pools":[{"pool":"default","device":0}, ...]}
 std::string pools_json(const std::vector<Pool*>& pools);
+
+/// {"schema":"gpupool.last_failure","version":1,"happened":false}, or what FailureReport::json has.
+std::string last_failure_document(const FailureReport& report);
 
 /// Takes the names of tags out.
 void hide_details(FailureReport& report);

@@ -265,6 +265,9 @@ constexpr MetricRow kTable[] = {
      "Held by private pools, for graph captures, live or free: nobody else's until they are "
      "released.",
      number<&S::pinned_bytes>},
+    {"gpupool_unpinned_pending_bytes", kGauge, kPool,
+     "Of the pending free memory, what waits for work of a stream alone: no private pool keeps it.",
+     number<&S::unpinned_pending_bytes>},
     {"gpupool_fallback_bytes", kGauge, kPool,
      "Memory in driver allocations outside the arena; part of reserved.",
      number<&S::fallback_bytes>},
@@ -476,6 +479,10 @@ constexpr MetricRow kTable[] = {
      {"reason"},
      "Series left out of pages: another source or pool had them (duplicate), or there were 2000, or"
      " eight pools (limit).",
+     nullptr},
+    {kTextfileEnd, kGauge, kNone,
+     "Unix time from which a textfile says nothing of the present: the end of the process, or four "
+     "periods after it was last written. In textfiles only.",
      nullptr},
 };
 // clang-format on

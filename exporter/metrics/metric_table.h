@@ -59,6 +59,7 @@ inline constexpr std::string_view kReloadTime =
 inline constexpr std::string_view kCollectDuration = "gpupool_collect_duration_seconds";
 inline constexpr std::string_view kCollectErrors = "gpupool_collect_errors_total";
 inline constexpr std::string_view kSeriesDropped = "gpupool_series_dropped_total";
+inline constexpr std::string_view kTextfileEnd = "gpupool_textfile_end_time_seconds";
 
 }  // namespace gpupool::internal
 

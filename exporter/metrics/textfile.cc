@@ -11,6 +11,10 @@
 #include <system_error>
 #include <utility>
 
+#include "exporter/base/textfile_path.h"
+#include "exporter/metrics/metric_table.h"
+#include "exporter/metrics/samples.h"
+
 namespace gpupool::internal {
 namespace {
 
@@ -24,9 +28,23 @@ std::string replaced(std::string text, std::string_view what, const std::string&
   return text;
 }
 
+Status failed(const std::string& path, const std::string& why) {
+  return {Error::invalid_argument, "exporter.textfile: " + path + ": " + why};
+}
+
 Status failed(const std::string& path, int error) {
-  return {Error::invalid_argument,
-          "exporter.textfile: " + path + ": " + std::generic_category().message(error)};
+  return failed(path, std::generic_category().message(error));
+}
+
+/// A new file, never one that somebody else has put or linked there; -1 where there can be none.
+int create_file(const std::string& path) {
+  unlink(path.c_str());  // of a process that had this number and was killed
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode);
+}
+
+double unix_seconds_in(std::chrono::nanoseconds time) {
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(since_epoch + time).count();
 }
 
 void add_label(std::vector<prometheus::MetricFamily>& families, const char* name,
@@ -63,20 +81,23 @@ Textfile::Textfile(std::string_view path, Collect collect, const JobIdentity& id
 }
 
 Result<void, Status> Textfile::check() const {
+  if (const char* problem = textfile_path_problem(path_)) return failed(path_, problem);
   const std::string beside = path_ + "." + std::to_string(getpid()) + ".tmp";
-  const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
+  const int file = create_file(beside);
   if (file < 0) return failed(path_, errno);
   close(file);
   unlink(beside.c_str());
   struct stat there {};
-  if (stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return failed(path_, EEXIST);
+  if (lstat(path_.c_str(), &there) != 0) return {};
+  if (S_ISLNK(there.st_mode)) return failed(path_, "is a symbolic link: name the file itself");
+  if (!S_ISREG(there.st_mode)) return failed(path_, EEXIST);
   return {};
 }
 
-Result<void, Status> Textfile::write() const {
+Result<void, Status> Textfile::write(std::chrono::nanoseconds valid_for) const {
   // The collector reads names that end in .prom, which this one never does.
   const std::string beside = path_ + "." + std::to_string(getpid()) + ".tmp";
-  auto written = write_beside(beside);
+  auto written = write_beside(beside, valid_for);
   if (!written.ok()) {
     unlink(beside.c_str());
     return written;
@@ -89,17 +110,19 @@ Result<void, Status> Textfile::write() const {
   return {};
 }
 
-Result<void, Status> Textfile::write_beside(const std::string& beside) const {
+Result<void, Status> Textfile::write_beside(const std::string& beside,
+                                            std::chrono::nanoseconds valid_for) const {
   std::string text;
   try {
     auto families = collect_();
+    families.push_back(make_family(metric_row(kTextfileEnd), unix_seconds_in(valid_for)));
     add_label(families, "rank", label_text(identity_.rank));
     add_label(families, "job_id", identity_.job_id);
     text = prometheus::TextSerializer().Serialize(families);
   } catch (const std::exception& error) {
     return Status{Error::out_of_memory, "exporter.textfile: " + path_ + ": " + error.what()};
   }
-  const int file = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
+  const int file = create_file(beside);
   if (file < 0) return failed(path_, errno);
   const int error = write_all(file, text);
   close(file);

@@ -53,7 +53,8 @@ def lint_functions(place, expr, kinds):
         is_counter = kind in ("counter", "histogram")
         if function in OF_COUNTERS and not is_counter:
             yield f"{place}: {function} of {name}, which is no counter"
-        if function not in OF_COUNTERS and is_counter:
+        # Its value, for whether it is above 0: `happened` in configs/rules/promql.py.
+        if function not in (*OF_COUNTERS, "last_over_time") and is_counter:
             yield f"{place}: {function} of the counter {name}"
         if function in OF_GAUGES and is_counter:
             yield f"{place}: {function} of the counter {name}"

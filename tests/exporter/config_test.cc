@@ -437,6 +437,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"exporter: {auth: {user: a, password: \"\"}}", 1, "exporter.auth.password",
                 "empty"},
         Refused{"exporter: {textfile: [a]}", 1, "exporter.textfile", "is a list"},
+        Refused{"exporter: {textfile: job.prom}", 1, "exporter.textfile", "no absolute path"},
+        Refused{"exporter: {textfile: /var/lib/job.txt}", 1, "exporter.textfile", "with .prom"},
         Refused{"exporter: {textfile_every: 30}", 1, "exporter.textfile_every", "30"},
         Refused{"exporter: {tls_key: /x.pem}", 1, "exporter.tls_key", "put a proxy or a sidecar"},
         Refused{"exporter: {tls_cert: /x.pem}", 1, "exporter.tls_cert", "put a proxy"},

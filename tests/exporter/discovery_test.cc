@@ -17,6 +17,7 @@
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/temporary_folder.h"
+#include "tests/support/kept.h"
 
 namespace gpupool::internal {
 namespace {
@@ -228,7 +229,7 @@ class DiscoveryTest : public testing::Test {
   void SetUp() override {
     auto created = Pool::create(device_, {});
     ASSERT_TRUE(created.ok());
-    pool_ = std::move(created).value().release();
+    pool_ = &testing_support::keep(std::move(created).value());
   }
 
   Result<std::unique_ptr<Exporter>, Status> start(const std::string& directory) {
@@ -240,12 +241,12 @@ class DiscoveryTest : public testing::Test {
 
   /// Stopping takes up to 2 s: it is left to run where that is not what is tested.
   static Exporter& leave_running(std::unique_ptr<Exporter> exporter) {
-    static auto* const kept = new std::vector<std::unique_ptr<Exporter>>();
-    return *kept->emplace_back(std::move(exporter));
+    return testing_support::keep(std::move(exporter));
   }
 
   // For as long as those run.
-  SimulatedBackend& device_ = *new SimulatedBackend({.capacity_bytes = std::uint64_t{1} << 30});
+  SimulatedBackend& device_ = testing_support::keep(std::make_unique<SimulatedBackend>(
+      SimulatedDeviceOptions{.capacity_bytes = std::uint64_t{1} << 30}));
   Pool* pool_ = nullptr;
   std::vector<std::string> log_;
 };

@@ -15,6 +15,7 @@
 #include "gpupool/exporter/exporter.h"
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/abuse.h"
+#include "tests/support/kept.h"
 #include "tests/support/units.h"
 
 namespace gpupool {
@@ -176,7 +177,7 @@ TEST_F(HostSafetyTest, ClientsThatGoAwayWhileTheyAreAnswered) {
 
 std::uint16_t serve_for_good(const internal::HttpHandler& handler) {
   auto started = internal::HttpServer::start({.address = "127.0.0.1", .port = 0}, handler);
-  return started.ok() ? std::move(started).value().release()->port() : std::uint16_t{0};
+  return started.ok() ? testing_support::keep(std::move(started).value()).port() : std::uint16_t{0};
 }
 
 constexpr std::size_t kLargeBytes = 4 * kMiB;

@@ -93,6 +93,23 @@ TEST_F(HttpServerTest, EveryMethodReachesTheHandler) {
   }
 }
 
+TEST_F(HttpServerTest, RequestsThatCivetWebRefusesAreAnsweredInTheWordsOfTheStandard) {
+  const auto first_line = [](const std::string& request) {
+    Connection connection(port());
+    connection.send(request);
+    const std::string text = connection.receive();
+    return text.substr(0, text.find("\r\n"));
+  };
+  EXPECT_EQ(first_line("GET /x HTTP/3.0\r\nHost: localhost\r\n\r\n"),
+            "HTTP/1.1 505 HTTP Version Not Supported");
+  EXPECT_EQ(first_line("what is this\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+  // All that CivetWeb refuses a request with.
+  for (const int status : {400, 404, 408, 411, 413, 414, 417, 431, 500, 501, 503, 505}) {
+    EXPECT_STRNE(reason_phrase(status), reason_phrase(499)) << status;
+    EXPECT_STRNE(reason_phrase(status), reason_phrase(599)) << status;
+  }
+}
+
 TEST_F(HttpServerTest, NothingIsAnsweredBesideTheHandler) {
   // Paths out of the root and absolute addresses are CivetWeb's to normalise, refuse or drop,
   // never to serve: there is no document root.

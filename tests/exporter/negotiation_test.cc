@@ -72,12 +72,14 @@ TEST(NegotiationTest, ContentTypesHaveTheVersion) {
 }
 
 TEST(NegotiationTest, GzipWithItsWeight) {
-  for (const char* yes : {"gzip", "GZIP", "deflate, gzip;q=0.5", "*", "x-gzip", "gzip;q=0.001",
-                          "br, *;q=0.1", "identity, gzip", "*;q=0, gzip"}) {
+  for (const char* yes :
+       {"gzip", "GZIP", "deflate, gzip;q=0.5", "*", "x-gzip", "gzip;q=0.001", "br, *;q=0.1",
+        "identity, gzip", "*;q=0, gzip", "identity;q=0.5, gzip", "identity;q=0, gzip;q=0.1"}) {
     EXPECT_TRUE(is_gzip_accepted(yes)) << yes;
   }
   for (const char* no : {"", "gzip;q=0", "gzip; q=0.000", "identity", "*;q=0", "deflate, br",
-                         "gzip;q=0, *", "gzipped", "gzip;q=x"}) {
+                         "gzip;q=0, *", "gzipped", "gzip;q=x", "identity;q=1, gzip;q=0",
+                         "gzip;q=0.5, identity;q=1", "identity, *;q=0.5"}) {
     EXPECT_FALSE(is_gzip_accepted(no)) << no;
   }
 }

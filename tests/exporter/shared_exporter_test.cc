@@ -108,7 +108,8 @@ TEST_F(SharedExporterTest, TheApiIsAskedAboutOneOfThem) {
   ASSERT_TRUE(exporter_->add(b).ok());
   ASSERT_TRUE(exporter_->add(c).ok());
   EXPECT_EQ(get("/api/v1/pools").body,
-            "{\"pools\":[{\"pool\":\"a\",\"device\":0},{\"pool\":\"b\",\"device\":0},"
+            R"({"schema":"gpupool.pools","version":1,)"
+            "\"pools\":[{\"pool\":\"a\",\"device\":0},{\"pool\":\"b\",\"device\":0},"
             "{\"pool\":\"a\",\"device\":1}]}\n");
   using PoolAndDevice = std::pair<std::string, int>;
   const auto pool_in = [](const std::string& body) {
@@ -131,7 +132,9 @@ TEST_F(SharedExporterTest, TheApiIsAskedAboutOneOfThem) {
   EXPECT_EQ(get("/api/v1/stats?pool=c").status, 404);
   EXPECT_EQ(get("/api/v1/stats?device=x").status, 400);
   EXPECT_EQ(get("/api/v1/stats?pool=a&pool=b").status, 400);
-  EXPECT_EQ(get("/api/v1/last_failure?pool=b").body, "{\"happened\":false}\n");
+  EXPECT_EQ(get("/api/v1/last_failure?pool=b").body,
+            R"({"schema":"gpupool.last_failure","version":1,"happened":false})"
+            "\n");
   EXPECT_EQ(get("/metrics?pool=a").status, 400) << "/metrics has them all";
 }
 
@@ -171,7 +174,8 @@ TEST_F(SharedExporterTest, WithoutAnyPoolThereIsStillAPage) {
   exporter_->remove(pool);
   EXPECT_EQ(check_metrics(page()), "");
   EXPECT_EQ(get("/api/v1/stats").status, 404);
-  EXPECT_EQ(get("/api/v1/pools").body, "{\"pools\":[]}\n");
+  EXPECT_EQ(get("/api/v1/pools").body, R"({"schema":"gpupool.pools","version":1,)"
+                                       "\"pools\":[]}\n");
   ASSERT_TRUE(exporter_->add(pool).ok());
   EXPECT_EQ(get("/api/v1/stats").status, 200);
 }

@@ -64,6 +64,10 @@ class Program {
         fail("held is not the sum of its parts");
       }
       if (stats.pinned_bytes > stats.held_bytes) fail("more is pinned than held");
+      if (stats.unpinned_pending_bytes > stats.pending_bytes ||
+          stats.pending_bytes - stats.unpinned_pending_bytes > stats.pinned_bytes) {
+        fail("what pends is neither pinned nor waits");
+      }
     }
     finish();
   }

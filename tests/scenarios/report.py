@@ -24,6 +24,7 @@ class Outcome:
     others: str = ""
     fault: str = ""
     reason: str = ""
+    once: str = ""  # what a benign run may fire once, and did
     shortfall: str = ""  # why the target is not met, where that is known
 
     def verdict(self):
@@ -72,6 +73,7 @@ def _judge_benign(outcome, recording, fired):
     alarms = [firing for firing in fired
               if firing.severity in TOLD and not (firing.alert == once and firing.begun == 1)]
     outcome.others = _told(fired)
+    outcome.once = once if any(firing.alert == once for firing in fired) else ""
     if alarms:
         outcome.fault = "false alarm: " + _told(alarms)
 
@@ -136,7 +138,9 @@ def _documented(scenarios, outcomes):
     for name, scenario in scenarios.items():
         cells = []
         for outcome in (one for one in outcomes if one.scenario == name):
-            cell = outcome.lead() or ("false alarm" if outcome.fault else "quiet")
+            cell = outcome.lead() or ("false alarm" if outcome.fault else
+                                      f"once, as it may ({short(outcome.once)})" if outcome.once
+                                      else "quiet")
             if outcome.announced_by:
                 cell += f" ({short(outcome.announced_by)})"
             if outcome.fault or outcome.shortfall:

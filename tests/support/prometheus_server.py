@@ -65,6 +65,10 @@ class Prometheus:
         self._process = process
         self._url = url
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def ask(self, path, **parameters):
         query = urllib.parse.urlencode(parameters, doseq=True)
         answer = json.loads(processes.get(f"{self._url}/api/v1/{path}?{query}"))

@@ -282,6 +282,36 @@ TEST_F(PoolCaptureTest, ABlockThatAGraphUsesIsPinnedByIt) {
   }
 }
 
+TEST_F(PoolCaptureTest, WhatGraphsKeepIsNoPendingWorkAndWhatAStreamHoldsIs) {
+  // Live and free memory of a graph, more of the one than a stream that hangs holds.
+  begin(raw_a_);
+  void* live = allocate_raw(40 * kMiB, raw_a_);
+  void* freed = allocate_raw(6 * kMiB, raw_a_);
+  void* small = allocate_raw(20 * kKiB, raw_a_);
+  free_raw(freed, raw_a_);
+  free_raw(small, raw_a_);
+  const SimulatedGraph graph = end(raw_a_);
+  settle();
+  EXPECT_GE(pool_->stats().pending_bytes, 6 * kMiB);
+  EXPECT_EQ(pool_->stats().unpinned_pending_bytes, 0u);
+  void* hung = allocate_raw(10 * kMiB, raw_b_);
+  EXPECT_TRUE(work(raw_b_, hung, 10 * kMiB));
+  free_raw(hung, raw_b_);
+  pool_->maintain();
+  const StatsV1 stats = pool_->stats();
+  EXPECT_LT(stats.pending_bytes, stats.pinned_bytes);
+  EXPECT_EQ(stats.unpinned_pending_bytes, 10 * kMiB);
+  device_.complete_all();
+  settle();
+  EXPECT_EQ(pool_->stats().unpinned_pending_bytes, 0u);
+  free_raw(live, raw_a_);
+  device_.destroy_graph(graph);
+  EXPECT_TRUE(pool_->release_pool(kGraph).ok());
+  settle();
+  settle();
+  EXPECT_EQ(pool_->stats().pending_bytes, 0u);
+}
+
 TEST_F(PoolCaptureTest, ACaptureThatNobodyAnnouncedHasAPrivatePoolOfItsOwn) {
   void* cached = allocate_raw(20 * kMiB, raw_a_);
   free_raw(cached, raw_a_);

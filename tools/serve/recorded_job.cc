@@ -6,6 +6,7 @@
 
 #include "exporter/http/events_json.h"
 #include "exporter/http/json_writer.h"
+#include "exporter/http/pool_sources.h"
 #include "exporter/http/settings_hash.h"
 #include "exporter/http/snapshot_json.h"
 #include "exporter/http/stats_json.h"
@@ -204,7 +205,7 @@ RecordedSources RecordedJob::sources() {
   };
   sources.last_failure = [this](const Query& query) {
     return at(query, [](const Positions::View& view) -> Answer {
-      return plain(view.pool.last_failure().json() + "\n");
+      return plain(internal::last_failure_document(view.pool.last_failure()));
     });
   };
   return sources;

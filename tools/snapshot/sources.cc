@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "exporter/http/json_writer.h"
+#include "exporter/http/pool_sources.h"
 #include "exporter/http/would_fit_json.h"
 #include "gpupool/stats.h"
 #include "tools/snapshot/command.h"
@@ -74,7 +75,7 @@ RecordedSources snapshot_sources(const SnapshotFile& file) {
   sources.stats = fixed_answer(file.stats_json);
   sources.snapshot = fixed_answer(file.snapshot_json);
   sources.events = fixed_answer(file.events_json);
-  static const std::string kNone = "{\"happened\":false}\n";
+  static const std::string kNone = internal::last_failure_document(FailureReport());
   sources.last_failure =
       fixed_answer(file.last_failure_json.empty() ? kNone : file.last_failure_json);
   sources.would_fit = [&file](const Query& query) { return would_fit(file, query); };

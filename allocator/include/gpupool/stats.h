@@ -332,6 +332,8 @@ struct StatsV1 {
 
   double threshold_critical_fragmentation_ratio = 0;
   double threshold_fallback_ratio = 0;
+
+  std::uint64_t unpinned_pending_bytes = 0;  // of pending, what no private pool keeps
 };
 
 }  // namespace gpupool

@@ -46,6 +46,7 @@ inline constexpr StatsNumber kStatsNumbers[] = {
     {"fallback_bytes", &StatsV1::fallback_bytes},
     {"mapped_free_bytes", &StatsV1::mapped_free_bytes},
     {"pinned_bytes", &StatsV1::pinned_bytes},
+    {"unpinned_pending_bytes", &StatsV1::unpinned_pending_bytes},
     {"metadata_bytes", &StatsV1::metadata_bytes},
     {"limit_bytes", &StatsV1::limit_bytes},
     {"limit_in_force_bytes", &StatsV1::limit_in_force_bytes},

@@ -93,8 +93,8 @@ struct ExporterOptions {
   std::vector<std::string> allow_networks;
   /// For every path but the health checks.
   BasicAuth auth;
-  /// A file that is written when the exporter stops, for node_exporter's textfile collector, which
-  /// reads names that end in .prom; also where `enabled` is false. Empty: none. {rank},
+  /// A file that is written when the exporter stops, for node_exporter's textfile collector; also
+  /// where `enabled` is false. An absolute path to a name that ends in .prom. Empty: none. {rank},
   /// {local_rank} and {pid} are those of the process.
   std::string textfile;
   /// How often it is written before that; 0: not.
