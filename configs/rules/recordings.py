@@ -33,7 +33,7 @@ def load_of(name):
 
 
 def load_windows(values):
-    """Over how long requests and memory in use are compared (`by_load` in alerts.py)."""
+    """Over how long requests and memory in use are compared (`by_load`, where the alerts are)."""
     leak, exhaustion = (values["alerts"][name] for name in (
         "GpupoolMemoryLeakSuspected", "GpupoolExhaustionPredicted"))
     return {"leak": leak["span"],
