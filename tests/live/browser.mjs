@@ -39,7 +39,10 @@ export async function open(browser, url, options = {}) {
       wrong.push(`asked ${request.url()}`);
     }
   });
-  await page.goto(url);
+  await page.goto(url).catch((error) => {
+    if (!String(error).includes('net::ERR_SOCKET_NOT_CONNECTED')) throw error;
+    return page.goto(url);  // that connection again
+  });
   return { page, wrong, close: () => context.close() };
 }
 
