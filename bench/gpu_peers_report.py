@@ -5,7 +5,8 @@ usage: gpu_peers_report.py table FOLDER                  prints them, in Markdow
        gpu_peers_report.py write FOLDER DOCUMENT.md      writes them between the two marker comments
 
 FOLDER has what gpupool_gpu_peers wrote, a JSON file for each of its parts. The results of fewer than
-two devices, or with anything wrong in them, are not written.
+two devices, of a part of the steps, of fewer rounds than are promised, or with anything wrong in them,
+are not written.
 """
 import json
 import pathlib
@@ -16,11 +17,23 @@ from markdown_text import table
 
 OWNER = "bench/gpu_peers_report.py"
 PARTS = ("devices", "collectives", "times")
+MODES = ("eager", "eager-handle", "cudamalloc")
+# What is promised (tests/gpu/peers/README.md): steps by mode, rounds, and how much slower than
+# cudaMalloc NCCL may be.
+STEPS = {("checks", "eager"), ("moved pages", "eager")} | {
+    (step, mode) for step in ("copies", "every call") for mode in ("eager", "cudamalloc")} | {
+    (step, mode) for mode in MODES
+    for step in ("two processes", "collectives", "collectives, registered", "times",
+                 "times, registered")}
+ROUNDS = 1000
+ROUNDS_OF = ("copies", "collectives", "collectives, registered")
+TIMINGS = 36
+MOST_RATIO = 1.03
 
 
 def read(folder):
     """The parts as one."""
-    whole = {"machine": {}, "steps": [], "timings": []}
+    whole = {"machine": {}, "steps": [], "timings": [], "faults": 0}
     for name in PARTS:
         try:
             part = json.loads((pathlib.Path(folder) / f"{name}.json").read_text(encoding="utf-8"))
@@ -29,6 +42,7 @@ def read(folder):
         whole["machine"].update(part["machine"])
         whole["steps"] += part["steps"]
         whole["timings"] += part.get("timings", [])
+        whole["faults"] += part["fault_count"]
     return whole
 
 
@@ -61,8 +75,16 @@ def report(whole):
 def write(whole, document):
     if sum(name.startswith("device ") for name in whole["machine"]) < 2:
         sys.exit("these are not the results of two devices: not written")
-    if not all(map(is_fine, whole["steps"])) or not whole["timings"]:
-        sys.exit("not all was run and passed: not written")
+    missing = STEPS - {(step["step"], step["mode"]) for step in whole["steps"]}
+    if missing or len(whole["timings"]) != TIMINGS:
+        sys.exit(f"{len(missing)} steps were not run, and {len(whole['timings'])} of {TIMINGS} timings"
+                 " were: not written")
+    if whole["faults"] or not all(map(is_fine, whole["steps"])):
+        sys.exit("not all passed: not written")
+    if any(step["rounds"] < ROUNDS for step in whole["steps"] if step["step"] in ROUNDS_OF):
+        sys.exit(f"a step had fewer than {ROUNDS} rounds: not written")
+    if any(timing["ratio"] > MOST_RATIO for timing in whole["timings"]):
+        sys.exit(f"an operation took more than {MOST_RATIO} of cudaMalloc's time: not written")
     markdown_text.replace(document, OWNER, report(whole))
 
 

@@ -302,7 +302,7 @@ void StreamTable::retire_if_complete(StreamIndex stream) {
 
 void StreamTable::open_all() {
   for (StreamIndex i = 0; i < slots_.size(); ++i) {
-    if (slots_[i]->state != nullptr) ticket(i);
+    if (slots_[i]->state != nullptr || nameless_ == i) ticket(i);
   }
 }
 

@@ -217,7 +217,7 @@ class ConvertSnapshotTest(unittest.TestCase):
                 (b"\x80\x02\x82\x01.", "no part of a snapshot"),  # a registered extension
                 (gzip.compress(b"\x80\x04" + b"N0" * (16 << 20) + b"}."), "unpack to more than"),
                 (pickle.dumps({"device_traces": [[event("snapshot", 0, 0)]], "segments": segments}),
-                 "the blocks of segment 1 are another segment's")):
+                 "one of its blocks is there twice, as one value")):
             self.snapshot.write_bytes(data)
             began = time.monotonic()
             tracemalloc.start()
@@ -228,6 +228,31 @@ class ConvertSnapshotTest(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 20, data[:40])
             # What a packed file of 33 KiB may unpack to, and one more time.
             self.assertLess(most, 64 << 20, data[:40])
+
+    def test_keys_are_texts(self):
+        # Hashed, these would end the interpreter, take 2^60 steps, or meet in one place.
+        deep = b"\x80\x04})" + b"\x85" * 1000000 + b"Ns."
+        graph = b"\x80\x04})\x94" + b"h\x00h\x00\x86\x94h\x01h\x01\x86q\x01" * 60 + b"Ns."
+        for data in (deep, gzip.compress(deep), graph, b"\x80\x04}(K\x01Nu.",
+                     b"\x80\x04(K\x01Nd."):
+            self.snapshot.write_bytes(data)
+            with self.assertRaisesRegex(ValueError, "a key is not a text"):
+                self.convert()
+
+    def test_one_value_is_not_many(self):
+        for events, segments in (([event("alloc", 1, 1)] * 2, ()),
+                                 ([event("alloc", 1, 1)], [{"address": 0}] * 2)):
+            one = {id(entry): entry for entry in (*events, *segments)}
+            self.assertLess(len(one), len(events) + len(segments))
+            self.write(events, segments)
+            with self.assertRaisesRegex(ValueError, "is there twice, as one value"):
+                self.convert()
+
+    def test_a_history_of_more_time_than_a_trace_has(self):
+        self.write([event("alloc", 1, 1, time=0), event("alloc", 2, 1, time=1 << 53),
+                    event("alloc", 3, 1)])
+        with self.assertRaisesRegex(ValueError, "longer than"):
+            self.convert()
 
     def test_more_values_than_are_read(self):
         from gpupool.torch import _plain_pickle

@@ -133,6 +133,19 @@ TEST_F(PoolAbandonedTest, AUseThatCannotBeToldHoldsTheBlockUntilTheDeviceIsDone)
   pool_->check_invariants();
 }
 
+TEST_F(PoolAbandonedTest, APoolEndsAfterAUseThatCannotBeTold) {
+  const auto nobody = reinterpret_cast<RawStream>(std::uintptr_t{0x1234560});
+  void* const leaked = allocate(20 * kMiB);
+  EXPECT_FALSE(pool_->record_stream(leaked, nobody));
+  SimulatedWork timed;
+  timed.address = reinterpret_cast<DeviceAddress>(leaked);
+  timed.bytes = 20 * kMiB;
+  timed.duration_ns = 5'000'000;
+  EXPECT_TRUE(device_.launch(device_.create_stream(), timed).ok());
+  pool_.reset();
+  EXPECT_EQ(device_.violation_count(), 0u) << device_.last_violation();
+}
+
 TEST_F(PoolAbandonedTest, AHandleIsRecordedLikeAReference) {
   void* const block = allocate(20 * kMiB);
   EXPECT_TRUE(pool_->record_stream(block, raw_b_));

@@ -3,7 +3,9 @@
 A pickle is a program. It can name classes and functions, which reading it would call; and a few
 bytes of it can ask for gigabytes: a place in the memo, a length, a packed file. So it is looked
 through before it is run: every length lies within the file, every place in the memo below as many
-as the file can have filled, numbers have 64 bits, and what makes more than plain values is refused.
+as the file can have filled, numbers have 64 bits, keys are texts, and what makes more than plain
+values is refused. (A tuple of tuples as a key would be hashed, which may take for ever, or more of
+the stack than there is.)
 
     unpacked size     at most max_bytes, and MAX_RATIO times the packed file's
     values            at most MAX_VALUES: dicts, lists, texts and larger numbers; each takes 50 to
@@ -48,17 +50,32 @@ _BARE = {"PROTO": 1, "BININT": 4, "BININT1": 1, "BININT2": 2, "BINFLOAT": 8, "BI
 _BARE.update(dict.fromkeys(
     ("MARK", "POP", "POP_MARK", "DUP", "NONE", "NEWTRUE", "NEWFALSE", "MEMOIZE", "EMPTY_DICT",
      "EMPTY_LIST", "EMPTY_TUPLE", "DICT", "LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "APPEND",
-     "APPENDS", "SETITEM", "SETITEMS",
-     # These fail for what they would be applied to: whose name find_class() refuses first.
-     "STACK_GLOBAL", "REDUCE", "BUILD", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BINPERSID"), 0))
+     "APPENDS", "SETITEM", "SETITEMS", "STACK_GLOBAL", "BINPERSID"), 0))
+# The unpickler stops at them, as it is asked for the name or the object first.
+_STOPS = {"STOP", "GLOBAL", "INST", "STACK_GLOBAL", "PERSID", "BINPERSID"}
 # What takes no memory of its own.
 _FREE = {"PROTO", "BININT1", "BINGET", "LONG_BINGET", "GET", "BINPUT", "LONG_BINPUT", "PUT", "MARK",
          "POP", "POP_MARK", "DUP", "NONE", "NEWTRUE", "NEWFALSE", "MEMOIZE", "EMPTY_TUPLE",
          "APPEND", "APPENDS", "SETITEM", "SETITEMS", "FRAME", "STOP"}
 
 
+# What an opcode does to the stack, of which only this is kept: whether a value is a text.
+_OTHER, _IS_TEXT, _MARK = range(3)
+(_NOTHING, _PUSH, _PUSH_TEXT, _PUSH_MARK, _POP, _POP_MARK, _DUP, _MEMOIZE, _PUT_AT, _GET_AT, _TUPLE1,
+ _TUPLE2, _TUPLE3, _JOIN, _JOIN_PAIRS, _APPENDS, _SETITEM, _SETITEMS) = range(18)
+_EFFECTS = {"PROTO": _NOTHING, "FRAME": _NOTHING, "MARK": _PUSH_MARK, "POP": _POP, "APPEND": _POP,
+            "POP_MARK": _POP_MARK, "APPENDS": _APPENDS, "DUP": _DUP, "MEMOIZE": _MEMOIZE,
+            "TUPLE1": _TUPLE1, "TUPLE2": _TUPLE2, "TUPLE3": _TUPLE3, "TUPLE": _JOIN, "LIST": _JOIN,
+            "DICT": _JOIN_PAIRS, "SETITEM": _SETITEM, "SETITEMS": _SETITEMS}
+_EFFECTS.update(dict.fromkeys(("BINPUT", "LONG_BINPUT", "PUT"), _PUT_AT))
+_EFFECTS.update(dict.fromkeys(("BINGET", "LONG_BINGET", "GET"), _GET_AT))
+_EFFECTS.update(dict.fromkeys(("BINSTRING", "SHORT_BINSTRING", "STRING", "BINUNICODE", "UNICODE",
+                               "SHORT_BINUNICODE", "BINUNICODE8"), _PUSH_TEXT))
+
+
 def _tables():
     how, count_bytes, weight = [_REFUSED] * 256, [0] * 256, [0] * 256
+    effects, stops = [_PUSH] * 256, [False] * 256
     for opcode in pickletools.opcodes:
         code, name = ord(opcode.code), opcode.name
         if name in _NAMES_COUNT:
@@ -66,10 +83,11 @@ def _tables():
         else:
             how[code] = _HOW.get(name, _BARE.get(name, _REFUSED))
         weight[code] = 0 if name in _FREE else 1
-    return how, count_bytes, weight
+        effects[code], stops[code] = _EFFECTS.get(name, _PUSH), name in _STOPS
+    return how, count_bytes, weight, effects, stops
 
 
-_HOW_LONG, _COUNT_BYTES, _WEIGHT = _tables()
+_HOW_LONG, _COUNT_BYTES, _WEIGHT, _EFFECT, _IS_END = _tables()
 
 
 def _line_end(data, at, limit):
@@ -120,20 +138,79 @@ def _skip(data, code, at):
     raise PickleError(f"it cannot be read: byte {code:#04x} at {at - 1} is no part of a snapshot")
 
 
+class _Stack:
+    """Of the values that a pickle puts together, which are texts."""
+
+    def __init__(self):
+        self.values = bytearray()
+        self.memo = {}
+
+    def _cut(self, at):
+        """What lies above the last mark, or from `at` on; nothing of it stays."""
+        from_here = self.values.rindex(_MARK) + 1 if at is None else len(self.values) - at
+        if from_here < 0:
+            raise IndexError("it takes more than there is")
+        above = self.values[from_here:]
+        del self.values[from_here - (1 if at is None else 0):]
+        return above
+
+    def _pairs(self, values):
+        if values[0::2].count(_IS_TEXT) * 2 != len(values):
+            raise PickleError("a key is not a text; a snapshot has no other")
+
+    def apply(self, effect, place):
+        """Of an opcode that does more than push a value."""
+        values = self.values
+        if effect == _PUSH_MARK:
+            values.append(_MARK)
+        elif effect == _POP:
+            values.pop()
+        elif effect in (_POP_MARK, _APPENDS):
+            self._cut(None)
+        elif effect == _DUP:
+            values.append(values[-1])
+        elif effect in (_MEMOIZE, _PUT_AT):
+            self.memo[len(self.memo) if effect == _MEMOIZE else place] = values[-1]
+        elif effect in (_TUPLE1, _TUPLE2, _TUPLE3):
+            self._cut(effect - _TUPLE1 + 1)
+            values.append(_OTHER)
+        elif effect in (_JOIN, _JOIN_PAIRS):
+            above = self._cut(None)
+            if effect == _JOIN_PAIRS:
+                self._pairs(above)
+            values.append(_OTHER)
+        elif effect in (_SETITEM, _SETITEMS):
+            self._pairs(self._cut(2 if effect == _SETITEM else None))
+
+
+def _place(data, code, begin, end):
+    """Of the memo, where an opcode names one: its argument is a line, or one or four bytes."""
+    argument = bytes(data[begin:end])
+    return int(argument) if code in b"gp" else int.from_bytes(argument, "little")
+
+
 def _look_through(data):
     at, values, end = 0, 0, len(data)
-    how_long, weight = _HOW_LONG, _WEIGHT
+    how_long, weight, effects, stack = _HOW_LONG, _WEIGHT, _EFFECT, _Stack()
+    push = stack.values.append
     while at < end:
         code = data[at]
+        if _IS_END[code]:
+            break
         at += 1
+        begin = at
         values += weight[code]
         length = how_long[code]
-        if length >= 0:
-            at += length
-        elif length == _STOP:
-            break
+        at = at + length if length >= 0 else _skip(data, code, at)
+        effect = effects[code]
+        if effect == _PUSH:  # by far the most are of three kinds
+            push(_OTHER)
+        elif effect == _PUSH_TEXT:
+            push(_IS_TEXT)
+        elif effect == _GET_AT:
+            push(stack.memo[data[begin] if at == begin + 1 else _place(data, code, begin, at)])
         else:
-            at = _skip(data, code, at)
+            stack.apply(effect, _place(data, code, begin, at) if effect == _PUT_AT else None)
     else:
         raise PickleError("it cannot be read: it ends too early")
     if values > MAX_VALUES:

@@ -102,12 +102,19 @@ class _Event(_Entry):
         return self.number("time_us", 0, _MAX_TIME_US)
 
 
+def _distinct(values, what):
+    """A pickle may refer to one value many times: a short file would have any number of them."""
+    if len(set(map(id, values))) != len(values):
+        raise SnapshotError(f"one of its {what} is there twice, as one value")
+    return values
+
+
 class _Writer:
     def __init__(self, first_time):
         self.lines = []
         self.counts = {"allocations": 0, "frees": 0, "completions": 0, "failed_requests": 0,
                        "live_at_start": 0, "left_out": 0}
-        self._time = first_time
+        self._time, self._total = first_time, 0
         self._live = {}      # address: ID
         self._freed = {}     # address: ID, free_completed is to come
         self._streams = {0: 0}
@@ -115,11 +122,13 @@ class _Writer:
 
     def _step(self, entry):
         """Microseconds since the last line. Without a time each event counts 1."""
-        if "time_us" not in entry:
-            return 1
-        time = entry.time
-        step = max(0, time - self._time)
-        self._time = max(self._time, time)
+        step = 1
+        if "time_us" in entry:
+            step = max(0, entry.time - self._time)
+            self._time = max(self._time, entry.time)
+        self._total += step
+        if self._total > _MAX_TIME_US:
+            raise SnapshotError(f"its history is longer than {_MAX_TIME_US} us")
         return step
 
     def _stream(self, handle):
@@ -179,12 +188,13 @@ def _live_before(snapshot, events, device):
             before[event.address] = (event.size, event.stream)
             seen.add(event.address)
     known = set()
-    for index, value in enumerate(_Entry(snapshot, "the snapshot").list("segments")):
+    segments = _distinct(_Entry(snapshot, "the snapshot").list("segments"), "segments")
+    for index, value in enumerate(segments):
         segment = _Entry(value, f"segment {index}")
         if segment.number("device", 0) != device:
             continue
         address, stream = segment.number("address"), segment.number("stream", 0)
-        blocks = segment.list("blocks")
+        blocks = _distinct(segment.list("blocks"), "blocks")
         # A pickle may refer to one list many times: a short file would have any number of blocks.
         if blocks and id(blocks) in known:
             raise SnapshotError(f"the blocks of segment {index} are another segment's, too")
@@ -207,7 +217,8 @@ def _events_of(snapshot, device):
     if not isinstance(traces[device], list):
         raise SnapshotError(f"the history of device {device} is {_short(traces[device])}; expected"
                             " a list")
-    events = [_Event(value, index, device) for index, value in enumerate(traces[device])]
+    events = [_Event(value, index, device)
+              for index, value in enumerate(_distinct(traces[device], "events"))]
     if not events:
         raise SnapshotError(f"it has no history of device {device}: call"
                             " torch.cuda.memory._record_memory_history() before the job")
