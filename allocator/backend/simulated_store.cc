@@ -20,14 +20,13 @@ constexpr std::uint64_t kAddressesPerDevice = 14 * kTiB;
 constexpr std::uint64_t kPlainAddresses = 2 * kTiB;
 
 /// The addresses of one device: a range that no other has while it lives, as in one process on real
-/// cards, so that a pointer of one pool is no other's. The first device of an ordinal has always
-/// the same; more than there are ranges at once share the last.
+/// cards, so that a pointer of one pool is no other's. The first device of an ordinal (modulo 8)
+/// has always the same; more than there are ranges at once share the last.
 class AddressRange {
  public:
   explicit AddressRange(int ordinal) {
-    const auto own = static_cast<std::size_t>(ordinal) % 8;
-    index_ = own;
-    for (std::size_t next = 0; !take(index_) && index_ + 1 < kRanges; ++next) index_ = next;
+    index_ = static_cast<std::size_t>(ordinal) % kOwn;
+    for (std::size_t next = kOwn; !take(index_) && index_ + 1 < kRanges; ++next) index_ = next;
   }
   ~AddressRange() {
     if (index_ + 1 < kRanges) is_taken_[index_].store(false);
@@ -38,8 +37,9 @@ class AddressRange {
   std::uint64_t end() const noexcept { return begin() + kAddressesPerDevice; }
 
  private:
-  // Eight lie where a card's do, below the end of a 47-bit address space. Those above are numbers
-  // like them, and exact where somebody keeps them in a double.
+  // An ordinal's own lie where a card's do, below the end of a 47-bit address space. Those above
+  // are numbers like them, and exact where somebody keeps them in a double.
+  static constexpr std::size_t kOwn = 8;
   static constexpr std::size_t kRanges = 512;
   static bool take(std::size_t index) { return !is_taken_[index].exchange(true); }
   static inline std::array<std::atomic<bool>, kRanges> is_taken_{};

@@ -34,7 +34,7 @@ class SimulatedStore {
   virtual void deallocate(DeviceAddress address, std::uint64_t bytes) = 0;
 };
 
-/// Addresses of different stores do not overlap while both live, of 511 at once, as in one process
+/// Addresses of different stores do not overlap while both live, of 500 at once, as in one process
 /// on real cards. Those of the first with an `ordinal` (modulo 8) are always the same.
 std::unique_ptr<SimulatedStore> make_address_only_store(int ordinal);
 std::unique_ptr<SimulatedStore> make_memfd_store(std::uint64_t capacity_bytes,

@@ -39,10 +39,7 @@ export async function open(browser, url, options = {}) {
       wrong.push(`asked ${request.url()}`);
     }
   });
-  await page.goto(url).catch((error) => {
-    if (!String(error).includes('net::ERR_SOCKET_NOT_CONNECTED')) throw error;
-    return page.goto(url);  // that connection again
-  });
+  await page.goto(url);
   return { page, wrong, close: () => context.close() };
 }
 

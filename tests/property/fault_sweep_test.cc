@@ -1,9 +1,10 @@
 // A few lists of operations, each again and again: the first, second, ... n-th call of the backend
 // fails, from the pool's start on, until a run makes fewer calls than that. After each operation
-// the books must be right (tests/support/world.h), and at the end nothing may be left on the
-// device.
+// from there on the books must be right (tests/support/world.h), and at the end nothing may be left
+// on the device.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -40,13 +41,16 @@ Scenario make_scenario(const SweepKind& kind, std::uint64_t seed) {
   return scenario;
 }
 
+std::uint64_t step() {
 #if defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kStep = 53;  // of one thread; the order of locks shows in few calls
+  // Of one thread: the order of locks shows in few calls.
+  return std::getenv("GPUPOOL_SOAK") != nullptr ? 7 : 53;
 #elif defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kStep = 7;
+  return 7;
 #else
-constexpr std::uint64_t kStep = 1;
+  return 1;
 #endif
+}
 
 /// Fails no call of the scenario, then the first, second, ... until it has no more. Up to that call
 /// a run is the first one again, and not judged again.
@@ -54,12 +58,12 @@ std::optional<std::string> sweep(Scenario scenario, Progress& progress) {
   constexpr std::uint64_t kTooMany = 5000;
   progress.call = 0;
   if (auto failure = run_scenario(scenario).failure) return failure;
-  for (progress.call = 1; progress.call < kTooMany; progress.call += kStep) {
+  for (progress.call = 1; progress.call < kTooMany; progress.call += step()) {
     scenario.world.failing_call = progress.call;
     Trial trial = run_scenario(scenario);
     if (trial.failure) return std::move(trial.failure);
     if (!trial.has_hit_fault) return std::nullopt;
-    progress.calls += kStep;
+    progress.calls += step();
   }
   return "the list does not come to an end";
 }

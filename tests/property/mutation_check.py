@@ -463,13 +463,13 @@ def stale(source):
 
 
 def share(source):
-    """A twelfth of the mutations, another one from commit to commit; under GPUPOOL_SOAK, and where the
+    """A sixth of the mutations, another one from commit to commit; under GPUPOOL_SOAK, and where the
     source is of no commit, all. All take three minutes of two processors."""
     head = subprocess.run(["git", "-C", str(source), "rev-parse", "HEAD"], capture_output=True,
                           text=True, check=False)
     if os.environ.get("GPUPOOL_SOAK") or head.returncode != 0:
         return MUTATIONS
-    return MUTATIONS[int(head.stdout[:8], 16) % 12::12]
+    return MUTATIONS[int(head.stdout[:8], 16) % 6::6]
 
 
 def main():

@@ -188,8 +188,8 @@ class Pool {
   /// reference that is released or another pool's, a handle that the driver does not know). Then
   /// the use has no event to wait for, and a live block is held back: after its free nobody gets it
   /// before the whole device was waited for, as requests do before they fail, and trim(): but for
-  /// while a capture or a private pool is open, when that is not done. A graph that uses the block
-  /// is known by a use that can be told alone.
+  /// while a capture or a private pool is open, when that is not done. Later launches of a graph
+  /// are not waited for by that: only a use that can be told keeps a block for a graph.
   bool record_stream(void* pointer, StreamRef stream);
   bool record_stream(void* pointer, RawStream stream) {
     return record_raw(pointer, resolve_default_stream(stream), true);

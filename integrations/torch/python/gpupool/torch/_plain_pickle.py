@@ -145,14 +145,17 @@ class _Stack:
         self.values = bytearray()
         self.memo = {}
 
-    def _cut(self, at):
-        """What lies above the last mark, or from `at` on; nothing of it stays."""
-        from_here = self.values.rindex(_MARK) + 1 if at is None else len(self.values) - at
-        if from_here < 0:
+    def _take(self, count):
+        if count > len(self.values):
             raise IndexError("it takes more than there is")
-        above = self.values[from_here:]
-        del self.values[from_here - (1 if at is None else 0):]
-        return above
+        taken = self.values[len(self.values) - count:]
+        del self.values[len(self.values) - count:]
+        return taken
+
+    def _take_to_mark(self):
+        taken = self._take(len(self.values) - 1 - self.values.rindex(_MARK))
+        self.values.pop()  # the mark itself
+        return taken
 
     def _pairs(self, values):
         if values[0::2].count(_IS_TEXT) * 2 != len(values):
@@ -166,21 +169,21 @@ class _Stack:
         elif effect == _POP:
             values.pop()
         elif effect in (_POP_MARK, _APPENDS):
-            self._cut(None)
+            self._take_to_mark()
         elif effect == _DUP:
             values.append(values[-1])
         elif effect in (_MEMOIZE, _PUT_AT):
             self.memo[len(self.memo) if effect == _MEMOIZE else place] = values[-1]
         elif effect in (_TUPLE1, _TUPLE2, _TUPLE3):
-            self._cut(effect - _TUPLE1 + 1)
+            self._take(effect - _TUPLE1 + 1)
             values.append(_OTHER)
         elif effect in (_JOIN, _JOIN_PAIRS):
-            above = self._cut(None)
+            above = self._take_to_mark()
             if effect == _JOIN_PAIRS:
                 self._pairs(above)
             values.append(_OTHER)
         elif effect in (_SETITEM, _SETITEMS):
-            self._pairs(self._cut(2 if effect == _SETITEM else None))
+            self._pairs(self._take(2) if effect == _SETITEM else self._take_to_mark())
 
 
 def _place(data, code, begin, end):
