@@ -1,6 +1,9 @@
 // What clients do to the server does not reach the threads that allocate: the 99th percentile of an
 // allocation's thread CPU time with abusive clients is that without them, and so is that with an
-// open page.
+// open page. "Without" is beside the same clients, busy with the server of another process: they
+// and it take their share of cores and caches all the same, which is not what is asked about. Other
+// work of the machine comes and goes, while what a server costs is there each time: so a comparison
+// that fails is made again, up to four times.
 //
 // Alone with GPUPOOL_LATENCY_RUNS=N it takes N pairs of runs of 0.5 s instead of five short ones.
 #include <gtest/gtest.h>
@@ -10,12 +13,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpupool/exporter/event_log.h"
@@ -23,6 +30,7 @@
 #include "gpupool/simulated_backend.h"
 #include "tests/exporter/abuse.h"
 #include "tests/exporter/http_client.h"
+#include "tests/support/kept.h"
 #include "tests/support/units.h"
 
 namespace gpupool {
@@ -31,7 +39,8 @@ namespace {
 using testing_support::connect_clients;
 
 constexpr std::size_t kBlockBytes = 4096;
-constexpr int kPairsABatch = 128;  // so that reading the clock is a small part
+constexpr int kPairsABatch = 128;         // so that reading the clock is a small part
+constexpr std::size_t kBlocks = 100'000;  // on an open page
 constexpr double kMaxAddedNs = 20;
 constexpr double kMaxAddedShare = 0.05;
 
@@ -62,6 +71,76 @@ class Clients {
   pid_t child_ = -1;
 };
 
+/// A pool with so many blocks, and its server.
+struct Service {
+  SimulatedBackend backend{{.capacity_bytes = 8 * kGiB}};
+  EventLog events;
+  std::unique_ptr<Pool> pool = Pool::create(backend, {.observer = &events}).value();
+  StreamRef stream = pool->adopt_stream(backend.create_stream()).value();
+  std::vector<void*> blocks;
+  std::unique_ptr<Exporter> exporter;
+
+  explicit Service(std::size_t block_count) {
+    for (std::size_t i = 0; i < block_count; ++i) {
+      blocks.push_back(pool->allocate(kBlockBytes, stream).value());
+    }
+    auto started = Exporter::start(*pool, {.port = 0, .events = &events});
+    if (started.ok()) exporter = std::move(started).value();
+  }
+  void pair() const { pool->deallocate(pool->allocate(kBlockBytes, stream).value(), stream); }
+};
+
+/// Never stopped, as that takes up to 2 s.
+Service& start_service(std::size_t block_count) {
+  return testing_support::keep(std::make_unique<Service>(block_count));
+}
+
+/// The same in a process of its own. Requires: this process has no threads yet.
+class OtherProcess {
+ public:
+  explicit OtherProcess(std::size_t block_count) {
+    int to_test[2];
+    if (pipe(to_test) != 0) return;
+    child_ = fork();
+    if (child_ == 0) {
+      alarm(300);  // ends by itself should the test not end it
+      const Service service(block_count);
+      const std::uint16_t port = service.exporter ? service.exporter->port() : std::uint16_t{0};
+      if (write(to_test[1], &port, sizeof(port)) != sizeof(port)) _exit(1);
+      for (;;) pause();
+    }
+    close(to_test[1]);
+    if (read(to_test[0], &port_, sizeof(port_)) != sizeof(port_)) port_ = 0;
+    close(to_test[0]);
+  }
+  ~OtherProcess() {
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+
+  std::uint16_t port() const { return port_; }
+
+ private:
+  pid_t child_ = -1;
+  std::uint16_t port_ = 0;
+};
+
+/// There before the first test has threads.
+class OthersServer : public testing::Environment {
+ public:
+  void SetUp() override { process_.emplace(kBlocks); }
+  void TearDown() override { process_.reset(); }
+  std::uint16_t port() const { return process_ ? process_->port() : std::uint16_t{0}; }
+
+ private:
+  std::optional<OtherProcess> process_;
+};
+const OthersServer& others_server =
+    *static_cast<OthersServer*>(testing::AddGlobalTestEnvironment(new OthersServer()));
+
 void abuse(std::uint16_t port) {
   const auto idle = connect_clients(port, 50, "");
   const auto half = connect_clients(port, 50, "GET /metr");
@@ -84,17 +163,16 @@ void look_at_the_page(std::uint16_t port) {
 }
 
 /// The 99th percentile of batches' means, in nanoseconds a pair of allocation and free.
-double measure_p99(Pool& pool, StreamRef stream, std::chrono::milliseconds length) {
+template <int kPairs, class Pair>
+double measure_p99(std::chrono::milliseconds length, const Pair& pair) {
   std::vector<double> batches;
   batches.reserve(1 << 18);
   const auto end = std::chrono::steady_clock::now() + length;
   double before = thread_cpu_ns();
   while (batches.size() < batches.capacity() && std::chrono::steady_clock::now() < end) {
-    for (int i = 0; i < kPairsABatch; ++i) {
-      pool.deallocate(pool.allocate(kBlockBytes, stream).value(), stream);
-    }
+    for (int i = 0; i < kPairs; ++i) pair();
     const double after = thread_cpu_ns();
-    batches.push_back((after - before) / kPairsABatch);
+    batches.push_back((after - before) / kPairs);
     before = after;
   }
   const auto p99 = batches.begin() + static_cast<std::ptrdiff_t>(batches.size() * 99 / 100);
@@ -107,77 +185,101 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// The 99th percentile of single pairs of allocation and free, by the clock on the wall.
-double measure_single_p99(Pool& pool, StreamRef stream, std::chrono::milliseconds length) {
-  constexpr std::size_t kMostNs = 20'000;
-  std::vector<std::uint64_t> by_ns(kMostNs + 1);
-  std::uint64_t pairs = 0;
-  auto before = std::chrono::steady_clock::now();
-  const auto end = before + length;
-  while (before < end) {
-    pool.deallocate(pool.allocate(kBlockBytes, stream).value(), stream);
-    const auto after = std::chrono::steady_clock::now();
-    ++by_ns[std::min(static_cast<std::size_t>((after - before).count()), kMostNs)];
-    before = after;
-    ++pairs;
+/// How much the median of `measure(true)` is above that of `measure(false)`, beyond what is
+/// allowed. In turns, so that what changes slowly is in both.
+template <class Measure>
+double excess(const std::string& what, const Measure& measure) {
+  const char* const runs_text = std::getenv("GPUPOOL_LATENCY_RUNS");
+  const int runs = runs_text == nullptr ? 5 : std::atoi(runs_text);
+  std::vector<double> without;
+  std::vector<double> with;
+  for (int i = 0; i < 2 * runs; ++i) {
+    const bool is_own = i % 2 == 1;
+    (is_own ? with : without).push_back(measure(is_own));
   }
-  std::size_t ns = 0;
-  for (std::uint64_t seen = by_ns[0]; seen < pairs - pairs / 100; seen += by_ns[ns]) ++ns;
-  return static_cast<double>(ns);
+  const double before = median(without);
+  const double after = median(with);
+  std::printf("  allocate and free, p99 of %s: %.1f ns, %.1f ns without\n", what.c_str(), after,
+              before);
+  return after - before - std::max(kMaxAddedNs, before * kMaxAddedShare);
 }
 
-/// Measures with and without the clients, in turns, and compares the medians.
-void expect_no_cost(const std::function<double()>& measure, int runs, const std::string& what,
-                    const std::function<void()>& act) {
-  const char* const runs_text = std::getenv("GPUPOOL_LATENCY_RUNS");
-  if (runs_text != nullptr) runs = std::atoi(runs_text);
+/// `act` is what clients do to a server.
+template <class Measure>
+void expect_no_cost(const std::string& what, const Measure& measure,
+                    void (*act)(std::uint16_t port), std::uint16_t own, std::uint16_t other) {
+  constexpr int kMostTries = 5;
+  const auto beside = [&](bool is_own) {
+    const Clients clients([=] { act(is_own ? own : other); });
+    return measure();
+  };
   measure();
-  std::vector<double> alone;
-  std::vector<double> beside;
-  for (int i = 0; i < runs; ++i) {
-    alone.push_back(measure());
-    const Clients clients(act);
-    beside.push_back(measure());
-  }
-  const double before = median(alone);
-  const double after = median(beside);
-  std::printf("  allocate and free, p99 of %s: %.1f ns, %.1f ns alone\n", what.c_str(), after,
-              before);
-  EXPECT_LE(after, before + std::max(kMaxAddedNs, before * kMaxAddedShare));
+  double least = excess(what, beside);
+  for (int i = 1; i < kMostTries && least > 0; ++i) least = std::min(least, excess(what, beside));
+  EXPECT_LE(least, 0) << "ns beyond what is allowed, each time";
+}
+
+std::chrono::milliseconds run_length(int milliseconds) {
+  const bool is_alone = std::getenv("GPUPOOL_LATENCY_RUNS") != nullptr;
+  return std::chrono::milliseconds(is_alone ? 500 : milliseconds);
 }
 
 TEST(AllocationLatencyTest, ForkedAbusiveClientsDoNotReachAllocatingThreads) {
-  SimulatedBackend backend({.capacity_bytes = 8 * kGiB});
-  const auto pool = Pool::create(backend, {}).value();
-  const StreamRef stream = pool->adopt_stream(backend.create_stream()).value();
-  auto started = Exporter::start(*pool, {.port = 0});
-  ASSERT_TRUE(started.ok());
-  const std::uint16_t port = started.value()->port();
-  const bool is_alone = std::getenv("GPUPOOL_LATENCY_RUNS") != nullptr;
-  const std::chrono::milliseconds length(is_alone ? 500 : 200);
-  expect_no_cost([&] { return measure_p99(*pool, stream, length); }, 5,
-                 "batches beside abusive clients", [port] { abuse(port); });
+  ASSERT_NE(others_server.port(), 0);
+  const Service& own = start_service(0);
+  ASSERT_NE(own.exporter, nullptr);
+  expect_no_cost(
+      "batches beside abusive clients",
+      [&] { return measure_p99<kPairsABatch>(run_length(150), [&] { own.pair(); }); }, abuse,
+      own.exporter->port(), others_server.port());
 }
 
 TEST(AllocationLatencyTest, AnOpenPageOfAForkedBrowserDoesNotReachAllocatingThreads) {
-  constexpr std::size_t kBlocks = 100'000;
-  SimulatedBackend backend({.capacity_bytes = 8 * kGiB});
-  EventLog events;
-  const auto pool = Pool::create(backend, {.observer = &events}).value();
+  // A map of so many blocks takes more than a percent of a second, and of a batch's mean one slow
+  // pair is the most: so batches are as short as the clock allows.
+  constexpr int kFewPairs = 8;
+  ASSERT_NE(others_server.port(), 0);
+  const Service& own = start_service(kBlocks);
+  ASSERT_NE(own.exporter, nullptr);
+  expect_no_cost(
+      "pairs beside an open page",
+      [&] { return measure_p99<kFewPairs>(run_length(400), [&] { own.pair(); }); },
+      look_at_the_page, own.exporter->port(), others_server.port());
+}
+
+// The test itself: a lock on the way of each pair that somebody else holds a tenth of the time.
+TEST(AllocationLatencyTest, ALockThatIsHeldNowAndThenIsSeen) {
+  SimulatedBackend backend({.capacity_bytes = kGiB});
+  const auto pool = Pool::create(backend, {}).value();
   const StreamRef stream = pool->adopt_stream(backend.create_stream()).value();
-  std::vector<void*> blocks;
-  for (std::size_t i = 0; i < kBlocks; ++i) {
-    blocks.push_back(pool->allocate(kBlockBytes, stream).value());
-  }
-  auto started = Exporter::start(*pool, {.port = 0, .events = &events});
-  ASSERT_TRUE(started.ok());
-  const std::uint16_t port = started.value()->port();
-  // A map of 100 000 blocks takes more than a percent of a second, and of a batch's mean one slow
-  // pair is the most: so it is single pairs that are looked at here.
-  expect_no_cost([&] { return measure_single_p99(*pool, stream, std::chrono::milliseconds(1000)); },
-                 3, "pairs beside an open page", [port] { look_at_the_page(port); });
-  started.value()->stop();
-  for (void* block : blocks) pool->deallocate(block, stream);
+  std::atomic_flag lock;
+  const auto take = [&lock] {
+    while (lock.test_and_set(std::memory_order_acquire)) {
+    }
+  };
+  const auto pair = [&] {
+    take();
+    pool->deallocate(pool->allocate(kBlockBytes, stream).value(), stream);
+    lock.clear(std::memory_order_release);
+  };
+  const auto measure = [&](bool is_held) {
+    std::atomic<bool> is_over{false};
+    std::thread holder([&] {
+      while (is_held && !is_over) {
+        std::this_thread::sleep_for(std::chrono::microseconds(450));
+        take();
+        const double end = thread_cpu_ns() + 50'000;
+        while (thread_cpu_ns() < end) {
+        }
+        lock.clear(std::memory_order_release);
+      }
+    });
+    const double p99 = measure_p99<kPairsABatch>(run_length(60), pair);
+    is_over = true;
+    holder.join();
+    return p99;
+  };
+  EXPECT_GT(excess("batches with a lock that is held now and then", measure), 0);
 }
 
 }  // namespace
